@@ -1,0 +1,162 @@
+"""
+Run parts of the test suite, one pytest each, and add up what they report.
+
+The last line is the sum: `N passed, N failed, N skipped`. A part without a single test counts as
+failed: nothing may pass because it is missing. An interrupt is left to pytest, which tears its
+fixtures down, so that no process of a test outlives the run.
+"""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / ".run" / "tests"
+TEAR_DOWN_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A folder of tests and how pytest is to run it."""
+
+    name: str
+    folder: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What one part, or all of them, came to."""
+
+    num_passed: int = 0
+    num_failed: int = 0
+    num_skipped: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            num_passed=self.num_passed + other.num_passed,
+            num_failed=self.num_failed + other.num_failed,
+            num_skipped=self.num_skipped + other.num_skipped,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.num_passed} passed, {self.num_failed} failed, {self.num_skipped} skipped"
+
+
+# In the order of `all`: what is quick and often wrong comes first.
+PARTS = (
+    Part(name="architecture", folder="tests/architecture"),
+    Part(name="unit", folder="tests/unit", options=("-n", "2")),
+    Part(name="laws", folder="tests/laws", options=("-n", "2")),
+    Part(name="handlers", folder="tests/handlers"),
+    Part(name="runtime", folder="tests/runtime", options=("--timeout=120",)),
+    # One control plane for all of them, in this process's network: never distributed.
+    Part(name="e2e", folder="e2e/tests", options=("-v", "-p", "no:xdist", "--timeout=300")),
+)
+
+
+def tally_of(report: Path) -> Tally:
+    """The counts in pytest's JUnit report; a missing or broken report is one failure."""
+    try:
+        suites = ET.parse(report).getroot().iter("testsuite")  # noqa: S314 - our own pytest wrote it
+    except (OSError, ET.ParseError):
+        return Tally(num_failed=1)
+    total = Tally()
+    for suite in suites:
+        num_bad = int(suite.get("failures", "0")) + int(suite.get("errors", "0"))
+        num_skipped = int(suite.get("skipped", "0"))
+        total += Tally(
+            num_passed=int(suite.get("tests", "0")) - num_bad - num_skipped,
+            num_failed=num_bad,
+            num_skipped=num_skipped,
+        )
+    return total
+
+
+def judged(tally: Tally, *, status: int) -> Tally:
+    """The tally, with one failure more where pytest failed and no test says so."""
+    if status != 0 and tally.num_failed == 0:
+        return tally + Tally(num_failed=1)
+    return tally
+
+
+def command_for(part: Part, *, coverage: bool, extra: list[str]) -> list[str]:
+    """The pytest command line of one part."""
+    runner = ["-m", "coverage", "run", "-m", "pytest"] if coverage else ["-m", "pytest"]
+    report = REPORTS / f"{part.name}.xml"
+    return [sys.executable, *runner, part.folder, *part.options, f"--junit-xml={report}", *extra]
+
+
+def run(command: list[str]) -> int:
+    """Run to the end; an interrupt or a request to stop gives pytest time to tear down."""
+    child = subprocess.Popen(command, cwd=ROOT)
+
+    def pass_on(_number: int, _frame: object) -> None:
+        child.send_signal(signal.SIGINT)
+
+    former = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        # The terminal interrupted the child as well; it is tearing down.
+        try:
+            child.wait(TEAR_DOWN_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
+    """Run one part and give its tally."""
+    print(f"\n== {part.name}: {part.folder}", flush=True)
+    if not any((ROOT / part.folder).rglob("test_*.py")):
+        print(f"{part.folder} holds no test: that counts as a failure", flush=True)
+        return Tally(num_failed=1)
+    report = REPORTS / f"{part.name}.xml"
+    report.unlink(missing_ok=True)
+    status = run(command_for(part, coverage=coverage, extra=extra))
+    return judged(tally_of(report), status=status)
+
+
+def selected(names: list[str]) -> list[Part]:
+    """The parts of these names, in the order of `PARTS`; `all` is every one."""
+    return [part for part in PARTS if "all" in names or part.name in names]
+
+
+def main() -> int:
+    """Run what the command line names and print the sum."""
+    parser = argparse.ArgumentParser(description="Run parts of the test suite.")
+    parser.add_argument("parts", nargs="+", choices=[*(part.name for part in PARTS), "all"])
+    parser.add_argument("--coverage", action="store_true", help="measure branch coverage")
+    arguments = parser.parse_args()
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    (ROOT / ".run" / "coverage").mkdir(parents=True, exist_ok=True)
+    extra = shlex.split(os.environ.get("ARGS", ""))
+
+    lines: list[str] = []
+    total = Tally()
+    for part in selected(arguments.parts):
+        started = time.monotonic()
+        tally = run_part(part, coverage=arguments.coverage, extra=extra)
+        lines.append(f"  {part.name:14}{tally}  ({time.monotonic() - started:.0f} s)")
+        total += tally
+    print("\n" + "\n".join(lines))
+    print(total)
+    return 1 if total.num_failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
