@@ -1,0 +1,65 @@
+"""Condition types, reasons and event reasons: part of the API, so each is spelt once, here."""
+
+from typing import Final
+
+# ---------------------------------------------------------------- condition types
+PLANNED: Final = "Planned"
+RUNNING: Final = "Running"
+DEGRADED: Final = "Degraded"
+REPLACING: Final = "Replacing"
+SUSPENDED: Final = "Suspended"
+CHECKPOINTS_HEALTHY: Final = "CheckpointsHealthy"
+GOAL_AT_RISK: Final = "GoalAtRisk"
+COMPLETE: Final = "Complete"
+FAILED: Final = "Failed"
+RECONCILING: Final = "Reconciling"  # present only while True
+STALLED: Final = "Stalled"  # present only while True
+
+LASTING: Final = (
+    PLANNED, RUNNING, DEGRADED, REPLACING, SUSPENDED, CHECKPOINTS_HEALTHY, GOAL_AT_RISK, COMPLETE, FAILED,
+)  # fmt: skip
+UNTIL_KNOWN: Final = (PLANNED, GOAL_AT_RISK, CHECKPOINTS_HEALTHY)  # Unknown at first, not False
+
+# ---------------------------------------------------------------- condition reasons
+FIXED_SIZE: Final = "FixedSize"  # Planned, until the planner rules
+NO_POOL: Final = "NoPool"  # no pool fits the job
+NO_GOAL: Final = "NoGoal"  # GoalAtRisk where no goal is set
+STARTING: Final = "Starting"
+NO_CAPACITY: Final = "NoCapacity"
+IMAGE_PULL_FAILED: Final = "ImagePullFailed"
+COORDINATOR_LOST: Final = "CoordinatorLost"
+FINISHED: Final = "Finished"
+TRAINING: Final = "Training"  # Running=True
+FULL_SIZE: Final = "FullSize"  # Degraded=False
+BELOW_TARGET: Final = "BelowTarget"  # Degraded=True
+WORKER_LOST: Final = "WorkerLost"  # Replacing=True
+NOTHING_LOST: Final = "NothingLost"  # Replacing=False
+RESUMED: Final = "Resumed"
+NOT_SUSPENDED: Final = "NotSuspended"
+SUSPENDING: Final = "Suspending"
+NO_CHECKPOINT_YET: Final = "NoCheckpointYet"
+CHECKPOINT_SAVED: Final = "CheckpointSaved"
+CHECKPOINT_FAILED: Final = "CheckpointFailed"
+CHECKPOINT_NOT_WRITABLE: Final = "CheckpointNotWritable"
+WORK_DONE: Final = "WorkDone"
+IN_PROGRESS: Final = "InProgress"
+NOT_STARTED: Final = "NotStarted"
+BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+TEMPLATE_CHANGED: Final = "TemplateChanged"
+INVALID_SPEC: Final = "InvalidSpec"
+POD_REJECTED: Final = "PodRejected"  # the API server refuses the pod that the template makes
+NAME_TAKEN: Final = "NameTaken"  # somebody else's object has a name that we need
+BACKING_OFF: Final = "BackingOff"  # a failed worker waits for its next try
+
+# ---------------------------------------------------------------- event reasons
+POD_PREEMPTED: Final = "PodPreempted"
+POD_RESTARTED: Final = "PodRestarted"
+POD_FAILED: Final = "PodFailed"
+REPLACEMENT_CREATED: Final = "ReplacementCreated"
+WARNED: Final = "NodeGoingAway"
+FELL_BACK: Final = "FellBackToOnDemand"
+MOVED_POOL: Final = "MovedToNextPool"
+RUNNING_EVENT: Final = "Running"
+LATE_EXIT: Final = "LateExit"
+COMPLETED: Final = "Completed"

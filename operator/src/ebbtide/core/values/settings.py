@@ -1,0 +1,34 @@
+"""The delays and limits that decisions rest on; the operator's configuration file fills them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Each with the name it has in the configuration file."""
+
+    capacity_wait: timedelta = timedelta(seconds=300)
+    """`capacityWaitSeconds`: how long a worker may be unschedulable before it tries the next pool."""
+    node_lost: timedelta = timedelta(seconds=10)
+    """`nodeLostSeconds`: how long a node may be other than Ready before its pods count as lost."""
+    coordinator_grace: timedelta = timedelta(seconds=600)
+    """`coordinatorGraceSeconds`: how long members go on, or wait, without the coordinator."""
+    image_wait: timedelta = timedelta(seconds=120)
+    """`imageWaitSeconds`: how long no worker may start for want of its image."""
+    finish_grace: timedelta = timedelta(seconds=300)
+    """`finishGraceSeconds`: how long members may take to exit once the work is done."""
+    zombie: timedelta = timedelta(seconds=120)
+    """`zombieSeconds`: how long a deleted pod may hang on an unreachable node before it is forced away."""
+    failure_delay: timedelta = timedelta(seconds=10)
+    """`failureDelaySeconds`: wait before re-creation after the first failure; doubles with each more."""
+    failure_delay_limit: timedelta = timedelta(seconds=300)
+    """`failureDelayLimitSeconds`: the longest such wait."""
+    failure_window: timedelta = timedelta(seconds=10)
+    """`failureWindowSeconds`: failures of one generation this close together count once."""
+    progress_interval: timedelta = timedelta(seconds=10)
+    """`progressSeconds`: how often progress and cost alone may cause a status write."""
+    suspend_grace: timedelta = timedelta(seconds=30)
+    """`suspendGraceSeconds`: how long a checkpoint may take before suspended pods are deleted."""
+    heartbeat: timedelta = timedelta(seconds=0.25)
+    """`heartbeatSeconds`: a member silent for four of these is lost."""

@@ -1,0 +1,143 @@
+"""The status of a job as values; `api` turns it into the sub-resource and back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition, as metav1.Condition."""
+
+    type: str
+    status: str  # True, False, Unknown
+    reason: str
+    message: str = ""
+    observed_generation: int = 0
+    last_transition: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """What is known of one index's pods beyond those that still exist."""
+
+    last: int = 0  # largest attempt ever made
+    judged: int = 0  # every end up to this attempt is counted
+    tried: tuple[str, ...] = ()  # pools where it waited in vain since it last ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far training is."""
+
+    step: int = 0
+    steps: int = 0
+    steps_per_second: float = 0.0
+    percentage: int = 0
+    estimated_remaining_seconds: int | None = None
+    last_checkpoint_step: int | None = None
+    last_checkpoint_time: datetime | None = None
+    updated: datetime | None = None  # when progress and cost were last written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCharge:
+    """A node that the job pays for now."""
+
+    node: str
+    uid: str
+    pool: str
+    usd_per_hour: Decimal  # this job's share of the whole node's price
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What was spent. `settled` holds charges that ended, `nodes` those that still run."""
+
+    spent_usd: Decimal = Decimal(0)
+    settled_usd: Decimal = Decimal(0)
+    nodes: tuple[NodeCharge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Only ever growing."""
+
+    revocations: int = 0
+    failures: int = 0
+    restarts: int = 0
+    steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFailure:
+    """The failure that was counted last: those of one generation within a window count once."""
+
+    generation: int
+    time: datetime
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleStatus:
+    """Pods of one role by state."""
+
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """Workers by state."""
+
+    desired: int = 0
+    ready: int = 0  # members of the current generation
+    spot: int = 0  # of these
+    on_demand: int = 0
+    spares: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """Ready-made texts of printer columns."""
+
+    ready: str = ""
+    gpu: str = ""
+    spot: str = ""
+    progress: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """Everything we keep in `status`."""
+
+    observed_generation: int = -1
+    state: str = ""
+    conditions: tuple[Condition, ...] = ()
+    first_start: datetime | None = None
+    start: datetime | None = None
+    completion: datetime | None = None
+    generation: int = 0
+    members: int = 0
+    replicas: Replicas = Replicas()
+    replica_statuses: Mapping[str, RoleStatus] = field(default_factory=dict)
+    selector: str = ""
+    attempts: Mapping[str, Attempts] = field(default_factory=dict)
+    progress: Progress = Progress()
+    cost: Cost = Cost()
+    counters: Counters = Counters()
+    last_failure: LastFailure | None = None
+    display: Display = Display()
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return one condition by type."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+    def is_true(self, kind: str) -> bool:
+        """Tell whether one condition is True."""
+        found = self.condition(kind)
+        return found is not None and found.status == "True"
