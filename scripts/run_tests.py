@@ -17,6 +17,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
+from typing_extensions import override
+
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / ".run" / "tests"
 TEAR_DOWN_SECONDS = 60
@@ -46,6 +48,7 @@ class Tally:
             num_skipped=self.num_skipped + other.num_skipped,
         )
 
+    @override
     def __str__(self) -> str:
         return f"{self.num_passed} passed, {self.num_failed} failed, {self.num_skipped} skipped"
 
