@@ -122,6 +122,8 @@ class Observed:
         default_factory=dict
     )  # GPUs of live pods on each node, all jobs
     coordinator: CoordinatorView = CoordinatorView()
+    former_attempts: Mapping[str, int] = field(default_factory=dict)
+    """Largest attempt by index on pods of a former job of this name, still terminating."""
     has_secret: bool = False
     service_attempt: int | None = (
         None  # the coordinator attempt that the Service selects; None = no Service
