@@ -8,14 +8,11 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .NOTPARALLEL:
 
 PYTHON ?= python3
-KUBERNETES_VERSION ?= 1.36.3
 CLUSTER ?= own
 CLUSTERS := own current
 BIN := .venv/bin
 TESTS := $(BIN)/python scripts/run_tests.py
 
-export KUBERNETES_VERSION
-export PYTHONPATH := operator/src:e2e:tests
 # Torch on two cores: one thread for each of several workers is faster than two for each.
 export OMP_NUM_THREADS ?= 1
 
@@ -30,7 +27,7 @@ help: ## Show this index
 setup: venv system controlplane ## Set everything up: environment, system packages, control plane
 
 demo: setup ## Train the digits example through revocations on a real control plane, live
-	@$(BIN)/python -m world.demo
+	@PYTHONPATH=$(CURDIR)/e2e $(BIN)/python -m world.demo
 
 test: venv lint types imports ## Run every test, the end-to-end ones on a real control plane included
 	@$(MAKE) system controlplane
@@ -78,7 +75,10 @@ e2e: venv system ## End to end, on our own control plane or on yours (CLUSTER=cu
 	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) e2e
 
 ##@ Upkeep
-.PHONY: crds lock coverage verify ci clean
+.PHONY: controlplane crds lock coverage verify ci clean
+
+controlplane: venv ## Build etcd and the Kubernetes servers, once, into a cache (KUBERNETES_VERSION=...)
+	@PYTHONPATH=$(CURDIR)/e2e $(BIN)/python -m world.build
 
 crds: venv ## Render the custom resource definitions into crds/
 	@$(BIN)/python -m ebbtide.cli crds --out crds
@@ -104,13 +104,10 @@ clean: ## Remove build output and caches; .venv and the control plane outside th
 	  -exec rm -rf {} + 2>/dev/null || true
 
 # ------------------------------------------------------------------------- internal: the set-up
-.PHONY: venv system controlplane
+.PHONY: venv system
 
 venv:
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
 system:
 	@e2e/setup-system.sh
-
-controlplane: venv
-	@$(BIN)/python -m world.build

@@ -1,0 +1,32 @@
+"""Options and profiles for every test outside e2e/."""
+
+import importlib.util
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples everywhere and every time: a law that fails, fails for everyone.
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fixed")
+
+
+def has_cuda() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch  # noqa: PLC0415 - takes seconds, and few runs hold a GPU test
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not has_cuda():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and here is none"))

@@ -1,0 +1,117 @@
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"scripts_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+run_tests = load("run_tests")
+floors = load("coverage_floors")
+
+
+def write_report(path: Path, *suites: str) -> Path:
+    path.write_text(f"<testsuites>{''.join(suites)}</testsuites>", encoding="utf-8")
+    return path
+
+
+def test_adds_up_the_suites_of_a_report(tmp_path: Path) -> None:
+    report = write_report(
+        tmp_path / "unit.xml",
+        '<testsuite tests="10" failures="1" errors="2" skipped="3"/>',
+        '<testsuite tests="5" failures="0" errors="0" skipped="0"/>',
+    )
+
+    assert str(run_tests.tally_of(report)) == "9 passed, 3 failed, 3 skipped"
+
+
+def test_a_report_that_was_never_written_is_a_failure(tmp_path: Path) -> None:
+    assert run_tests.tally_of(tmp_path / "none.xml").num_failed == 1
+
+
+def test_a_torn_report_is_a_failure(tmp_path: Path) -> None:
+    torn = tmp_path / "torn.xml"
+    torn.write_text("<testsuites><testsuite", encoding="utf-8")
+
+    assert run_tests.tally_of(torn).num_failed == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "num_failed", "expected"),
+    [
+        pytest.param(0, 0, 0, id="all passed"),
+        pytest.param(1, 2, 2, id="tests failed"),
+        pytest.param(5, 0, 1, id="nothing was collected"),
+        pytest.param(-9, 0, 1, id="pytest itself died"),
+    ],
+)
+def test_a_bad_exit_always_shows(status: int, num_failed: int, expected: int) -> None:
+    tally = run_tests.Tally(num_failed=num_failed)
+
+    assert run_tests.judged(tally, status=status).num_failed == expected
+
+
+def test_a_part_without_tests_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    part = run_tests.Part(name="laws", folder="tests/laws")
+
+    tally = run_tests.run_part(part, coverage=False, extra=[])
+
+    assert tally.num_failed == 1
+    assert "tests/laws holds no test" in capsys.readouterr().out
+
+
+def test_all_runs_every_part_in_order() -> None:
+    names = [part.name for part in run_tests.selected(["all"])]
+
+    assert names == [part.name for part in run_tests.PARTS]
+    assert names[-1] == "e2e"
+
+
+def file_report(*, covered: int, statements: int) -> dict[str, dict[str, int]]:
+    return {
+        "summary": {
+            "covered_lines": covered,
+            "num_statements": statements,
+            "covered_branches": 0,
+            "num_branches": 0,
+        }
+    }
+
+
+def test_coverage_is_summed_by_package() -> None:
+    report = {
+        "files": {
+            "operator/src/ebbtide/core/step.py": file_report(covered=9, statements=10),
+            "operator/src/ebbtide/core/values/job.py": file_report(covered=30, statements=30),
+            "operator/src/ebbtide/__init__.py": file_report(covered=1, statements=1),
+            "elsewhere.py": file_report(covered=0, statements=5),
+        }
+    }
+
+    packages = floors.by_package(report)
+
+    assert set(packages) == {"core", "."}
+    assert packages["core"].percent == pytest.approx(97.5)
+
+
+def test_decisions_have_the_higher_floor() -> None:
+    assert floors.floor_of("core") > floors.floor_of("controller")
+
+
+def test_an_empty_package_is_covered() -> None:
+    assert floors.Covered().percent == 100.0
