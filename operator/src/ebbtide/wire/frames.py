@@ -34,7 +34,8 @@ def encode(message: Message) -> bytes:
 class Decoder:
     """Cuts a byte stream into messages of the given (union of) types."""
 
-    def __init__(self, kinds: Any) -> None:
+    def __init__(self, kinds: Any, *, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kinds)
         self._buffer = bytearray()
 
@@ -43,8 +44,8 @@ class Decoder:
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
             (length,) = _HEAD.unpack_from(self._buffer)
-            if length > MAX_FRAME:
-                msg = f"a frame of {length} bytes is announced, the limit is {MAX_FRAME}"
+            if length > self._limit:
+                msg = f"a frame of {length} bytes is announced, the limit is {self._limit}"
                 raise FrameError(msg)
             end = _HEAD.size + length
             if len(self._buffer) < end:

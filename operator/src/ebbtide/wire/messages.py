@@ -96,6 +96,8 @@ class Heartbeat(Message, tag="heartbeat", frozen=True):
 
     generation: int
     step: int
+    beats: int = 0  # how many `Beat`s came over this connection: shows that a "no duty" was read
+    step_age: float = 0.0  # seconds since that step was applied
     step_seconds: float = 0.0
     compute_seconds: float = 0.0
     communication_seconds: float = 0.0
@@ -108,6 +110,7 @@ class Idle(Message, tag="idle", frozen=True):
     generation: int  # the one it came from; 0 = none
     step: int  # steps applied to the state it holds
     holds_state: bool
+    step_age: float = 0.0  # seconds since that step was applied
     checkpoint_step: int = -1
     checkpoint_error: str = ""
 
@@ -176,7 +179,11 @@ class Configure(Message, tag="configure", frozen=True):
 
 
 class Beat(Message, tag="beat", frozen=True):
-    """The answer to a heartbeat: whether this process holds checkpoint duty, and for how long."""
+    """
+    The answer to a heartbeat: whether this process holds checkpoint duty, and for how long.
+
+    Every heartbeat gets one, in order. The time counts from the moment that heartbeat was sent.
+    """
 
     duty: bool
     valid_seconds: float = 0.0
@@ -226,6 +233,16 @@ class SaveNow(Message, tag="save-now", frozen=True):
     """To the holder of checkpoint duty: save at the next boundary."""
 
 
+class Dismissed(Message, tag="dismissed", frozen=True):
+    """
+    To a leaver that holds still: go. With `save` it alone holds the newest state.
+
+    It then holds checkpoint duty already, and saves first if the time left allows.
+    """
+
+    save: bool
+
+
 class Released(Message, tag="released", frozen=True):
     """All steps done and the final checkpoint committed: leave the loop."""
 
@@ -241,7 +258,8 @@ FromWorker = (
     | CheckpointCommitted | CheckpointFailed | Reached
 )  # fmt: skip
 ToWorker = (
-    Challenge | Refused | Welcome | Configure | Beat | Reform | Form | Stop | SaveNow | Released | Expelled
+    Challenge | Refused | Welcome | Configure | Beat | Reform | Form | Stop | SaveNow
+    | Dismissed | Released | Expelled
 )  # fmt: skip
 
 
