@@ -105,7 +105,7 @@ main() {
 
   create "$python"
   rm -f "$STAMP"
-  export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180} UV_LINK_MODE=${UV_LINK_MODE:-copy}
+  export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180}
   export VIRTUAL_ENV=$PWD/$VENV
   if ! has_locked_uv; then
     with_progress "installing uv" tried_thrice "$VENV/bin/python" -m pip install --quiet \

@@ -16,7 +16,7 @@ TARGETS = re.findall(r"^([a-z0-9-]+):.*?## ", MAKEFILE, flags=re.MULTILINE)
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-TWO_SENTENCES = re.compile(r"[a-z0-9)`][.!?] +[A-Z]")
+TWO_SENTENCES = re.compile(r"[a-z)`*][.!?][)*]* +[A-Z]")
 
 
 def blocks(path: Path, language: str) -> list[str]:

@@ -19,7 +19,8 @@ FORBIDDEN = {
     r"proxy\.go"
     r"lang\.org|registry\.np"
     r"mjs|-index-u"
-    r"rl [a-z]|find-l"
+    r"rl[ =][a-z]|"
+    r"(?<!emit-)find-l"
     r"inks",
     "who wrote it": r"(?i)\b(?:help" r"er agent|langu" r"age model|as an a" r"i\b)",
     "an unfinished thought": r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b",
