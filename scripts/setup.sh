@@ -39,8 +39,15 @@ fingerprint() {
 
 is_current() { [ -x "$VENV/bin/python" ] && [ "$(cat "$STAMP" 2>/dev/null)" = "$1" ]; }
 
+# Of the same Python, made in this very place, and with a pip that works.
+is_usable() {
+  local version='import sys, pip; print(sys.version)'
+  [ "$("$VENV/bin/python" -c "$version" 2>/dev/null)" = "$("$1" -c 'import sys; print(sys.version)')" ] &&
+    grep -qF "$PWD/$VENV" "$VENV/bin/activate" 2>/dev/null
+}
+
 create() {
-  if "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+  if is_usable "$1"; then
     return
   fi
   say "creating $VENV with $("$1" --version)"
