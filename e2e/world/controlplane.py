@@ -1,4 +1,5 @@
-"""Starts and stops etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback.
+"""
+Starts and stops etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback.
 
 Call it from the main thread: the servers end with the thread that started them, so that a killed
 test run leaves none behind.
@@ -12,12 +13,9 @@ import socket
 import ssl
 import subprocess
 import time
-import types
 import urllib.request
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from world.build import die_with_parent
 from world.certificates import (
@@ -26,6 +24,11 @@ from world.certificates import (
     render_kubeconfig,
     write_private,
 )
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 HOST = "127.0.0.1"
 ALWAYS_ALLOWED = "/healthz,/readyz,/livez,/metrics"
@@ -108,7 +111,8 @@ class Server:
 
 
 class ControlPlane:
-    """One control plane; its files and logs lie under `settings.root`.
+    """
+    One control plane; its files and logs lie under `settings.root`.
 
     A second start on the same root makes new keys and finds the objects of the first.
     """

@@ -1,4 +1,5 @@
-"""Lets the outside reach the API server: bytes from a listening socket made before the namespace.
+"""
+Lets the outside reach the API server: bytes from a listening socket made before the namespace.
 
 A socket stays in the network namespace where it was made, so one that listens on the machine's
 own loopback goes on doing so after its process has entered another namespace.
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 CHUNK = 65_536
 CONNECT_SECONDS = 10.0

@@ -1,4 +1,5 @@
-"""The three things the world asks of the kernel's network: lo up, an address more, one less.
+"""
+The three things the world asks of the kernel's network: lo up, an address more, one less.
 
 Written against rtnetlink itself: it has to work inside a running event loop and from a process
 that has just become its namespace's only inhabitant, and needs no program to be installed.

@@ -1,4 +1,5 @@
-"""One network namespace for the whole world, its addresses, and partitions by drop rules.
+"""
+One network namespace for the whole world, its addresses, and partitions by drop rules.
 
 The process that runs the world enters the namespace itself, before it has threads or an event
 loop; what it starts later is inside too. In there node N is 10.77.N.1 and its pods 10.77.N.2 and
