@@ -66,12 +66,14 @@ has_locked_uv() {
 
 # Run a long command; where its own progress bars are not shown, say now and then that it lives.
 with_progress() {
-  local what=$1 started=$SECONDS ticker='' status=0
+  local what=$1 started=$SECONDS ticker='' status=0 empty
   shift
   say "$what"
   if [ ! -t 2 ]; then
     (
-      while sleep 20; do
+      # Waiting on a pipe that stays empty needs no process that could outlive this one.
+      exec {empty}<> <(:)
+      while ! read -r -t 20 -u "$empty"; do
         say "$what: $((SECONDS - started)) s, $(du -sm "$VENV" 2>/dev/null | cut -f1) MB installed"
       done
     ) &
@@ -112,6 +114,10 @@ main() {
 
   create "$python"
   rm -f "$STAMP"
+  local quiet=()
+  if [ ! -t 2 ]; then
+    quiet=(--quiet)
+  fi
   export UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180}
   export VIRTUAL_ENV=$PWD/$VENV
   if ! has_locked_uv; then
@@ -119,7 +125,8 @@ main() {
       --disable-pip-version-check --no-deps --require-hashes -r requirements/bootstrap.txt
   fi
   with_progress "installing the locked packages (torch is large: minutes the first time)" \
-    tried_thrice "$VENV/bin/uv" pip sync --system-certs --require-hashes requirements/dev.txt
+    tried_thrice "$VENV/bin/uv" pip sync "${quiet[@]}" --system-certs --require-hashes \
+    requirements/dev.txt
   with_progress "installing ebbtide, editable" \
     "$VENV/bin/uv" pip install --quiet --system-certs --no-deps --no-build-isolation --editable .
   printf '%s\n' "$wanted" >"$STAMP"
