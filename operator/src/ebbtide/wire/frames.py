@@ -1,4 +1,5 @@
-"""Frames: four bytes of length, big-endian, then that many bytes of JSON.
+"""
+Frames: four bytes of length, big-endian, then that many bytes of JSON.
 
 A frame that is too long, or not the JSON of a known message, is a `FrameError`; whoever reads
 closes that one connection.
@@ -8,7 +9,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -36,7 +37,7 @@ class Decoder:
 
     def __init__(self, kinds: Any, *, limit: int = MAX_FRAME) -> None:
         self._limit = limit
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kinds)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(cast("Any", kinds))
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -54,7 +55,7 @@ class Decoder:
             del self._buffer[:end]
             yield self.decode(body)
 
-    def decode(self, body: bytes) -> Any:
+    def decode(self, body: bytes) -> Any:  # noqa: ANN401 -- the union given at construction
         """Return the message in one frame's body."""
         try:
             return self._decoder.decode(body)

@@ -1,4 +1,5 @@
-"""The messages of the trainer protocol, as typed, tagged JSON.
+"""
+The messages of the trainer protocol, as typed, tagged JSON.
 
 Who says what (docs/adr/0007-trainer-protocol.md tells the whole exchange):
 
@@ -36,7 +37,7 @@ class Challenge(Message, tag="challenge", frozen=True):
 
 
 class Answer(Message, tag="answer", frozen=True):
-    """Caller to coordinator: HMAC-SHA256(token, nonce + side) in hex; `side` is worker or operator."""
+    """Caller to coordinator: HMAC-SHA256(token, nonce:side) in hex; worker or operator."""
 
     protocol: int
     side: str
@@ -105,7 +106,7 @@ class Heartbeat(Message, tag="heartbeat", frozen=True):
 
 
 class Idle(Message, tag="idle", frozen=True):
-    """I hold still: at a step boundary after `Reform`, after a broken collective, or as a newcomer."""
+    """I hold still: at a boundary after `Reform`, after a broken collective, or as a newcomer."""
 
     generation: int  # the one it came from; 0 = none
     step: int  # steps applied to the state it holds
@@ -190,7 +191,8 @@ class Beat(Message, tag="beat", frozen=True):
 
 
 class Reform(Message, tag="reform", frozen=True):
-    """Stop training in this generation and become idle.
+    """
+    Stop training in this generation and become idle.
 
     Soft: at the next step boundary that all members agree on. Hard: a member is lost, break the
     collective now.

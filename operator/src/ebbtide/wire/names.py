@@ -13,7 +13,7 @@ CAPACITY_POOLS: Final = "capacitypools"
 CONTROLLER: Final = "ebbtide.dev/trainingjob-controller"  # the value of spec.managedBy that is ours
 FIELD_MANAGER: Final = "ebbtide"
 
-# ---------------------------------------------------------------- labels and annotations of children
+# ---------------------------------------------------------------- labels, annotations
 LABEL_JOB_NAME: Final = "ebbtide.dev/job-name"
 LABEL_JOB_UID: Final = "ebbtide.dev/job-uid"  # tells a job from a former one of the same name
 LABEL_ROLE: Final = "ebbtide.dev/replica-type"  # worker, server or coordinator
@@ -36,6 +36,7 @@ ENV_INDEX: Final = "EBBTIDE_INDEX"
 ENV_ATTEMPT: Final = "EBBTIDE_ATTEMPT"
 ENV_NODE: Final = "EBBTIDE_NODE"
 ENV_POOL: Final = "EBBTIDE_POOL"
+ENV_GPU: Final = "EBBTIDE_GPU"  # kind of GPU of the pool, "" = none
 ENV_ROLE: Final = "EBBTIDE_ROLE"
 ENV_ADDRESS: Final = "EBBTIDE_ADDRESS"  # the pod's IP
 ENV_COORDINATOR: Final = "EBBTIDE_COORDINATOR"  # host:port of the headless Service

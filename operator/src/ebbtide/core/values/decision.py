@@ -70,11 +70,26 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteService:
+    """The job is over and asked for nothing to stay (cleanPodPolicy All)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteJob:
     """Its time to live after the end is over."""
 
 
-Action = CreateSecret | ApplyService | CreatePod | DeletePod | EndPod | MarkBoot | Tell | DeleteJob
+Action = (
+    CreateSecret
+    | ApplyService
+    | CreatePod
+    | DeletePod
+    | EndPod
+    | MarkBoot
+    | Tell
+    | DeleteService
+    | DeleteJob
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

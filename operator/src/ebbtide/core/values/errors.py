@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 
 class EbbtideError(Exception):
     """Base of everything we raise on purpose."""
@@ -14,6 +16,7 @@ class FieldError:
     path: str  # as in spec.capacity.pools[0]
     message: str  # names the value seen, the limit and what would be right
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 

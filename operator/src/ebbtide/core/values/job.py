@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from typing_extensions import override
+
 
 class SpotUse(enum.StrEnum):
     """How far a job goes along with spot capacity."""
@@ -30,6 +32,7 @@ class JobKey:
     namespace: str
     name: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 

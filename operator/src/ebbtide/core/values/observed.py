@@ -44,6 +44,7 @@ class Pod:
     reason: str = ""
     message: str = ""
     deletion_requested: datetime | None = None  # metadata.deletionTimestamp less its grace period
+    bound_since: datetime | None = None  # status.startTime: when its kubelet took it up
     unschedulable_since: datetime | None = None  # PodScheduled=False/Unschedulable
     unschedulable_message: str = ""
     ready: bool = False
@@ -61,6 +62,7 @@ class Pod:
     template_hash: str = ""
     ip: str = ""
     gpus: int = 0
+    active_deadline: int | None = None  # spec.activeDeadlineSeconds
 
     @property
     def ended(self) -> bool:

@@ -9,7 +9,7 @@ class Settings:
     """Each with the name it has in the configuration file."""
 
     capacity_wait: timedelta = timedelta(seconds=300)
-    """`capacityWaitSeconds`: how long a worker may be unschedulable before it tries the next pool."""
+    """`capacityWaitSeconds`: how long a worker waits for a node before it tries the next pool."""
     node_lost: timedelta = timedelta(seconds=10)
     """`nodeLostSeconds`: how long a node may be other than Ready before its pods count as lost."""
     coordinator_grace: timedelta = timedelta(seconds=600)
@@ -19,9 +19,9 @@ class Settings:
     finish_grace: timedelta = timedelta(seconds=300)
     """`finishGraceSeconds`: how long members may take to exit once the work is done."""
     zombie: timedelta = timedelta(seconds=120)
-    """`zombieSeconds`: how long a deleted pod may hang on an unreachable node before it is forced away."""
+    """`zombieSeconds`: how long a deleted pod may hang on an unreachable node."""
     failure_delay: timedelta = timedelta(seconds=10)
-    """`failureDelaySeconds`: wait before re-creation after the first failure; doubles with each more."""
+    """`failureDelaySeconds`: wait after the first failure; doubles with each more."""
     failure_delay_limit: timedelta = timedelta(seconds=300)
     """`failureDelayLimitSeconds`: the longest such wait."""
     failure_window: timedelta = timedelta(seconds=10)

@@ -24,7 +24,12 @@ class Attempts:
 
     last: int = 0  # largest attempt ever made
     judged: int = 0  # every end up to this attempt is counted
+    retired: tuple[int, ...] = ()  # above `judged`: ours to end, whatever it says counts nothing
     tried: tuple[str, ...] = ()  # pools where it waited in vain since it last ran
+    lost: bool = False  # a member was lost here and none has taken its place
+    stumbles: int = 0  # ends in a row before the trainer ever started
+    ended: datetime | None = None  # when the last counted end was
+    failed: bool = False  # ... and whether it was a failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

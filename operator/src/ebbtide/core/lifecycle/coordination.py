@@ -1,0 +1,147 @@
+"""The coordinator: one at a time, its Service turned to it, and what it must be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ebbtide.core.lifecycle.ledger import is_live, is_retired
+from ebbtide.core.lifecycle.signs import Outlook, Sign
+from ebbtide.core.lifecycle.workers import FIRST_STUMBLE, LONGEST_STUMBLE, doubled
+from ebbtide.core.values.decision import Action, ApplyService, CreatePod, CreateSecret, Tell
+from ebbtide.core.values.job import Job
+from ebbtide.core.values.observed import Observed, Pod, Role
+from ebbtide.core.values.settings import Settings
+from ebbtide.core.values.status import Attempts
+from ebbtide.wire.messages import WorkSpec
+
+KEY = f"{Role.COORDINATOR}-0"
+STILL_THERE: frozenset[str] = frozenset({"joining", "member", "spare", "leaving"})
+
+
+def work_of(job: Job, *, desired: int, settings: Settings) -> WorkSpec:
+    """Return the working fields of the spec, as the trainer gets them."""
+    return WorkSpec(
+        job=str(job.key),
+        steps=job.steps,
+        global_batch_size=job.global_batch_size,
+        min_replicas=job.min_replicas,
+        desired=desired,
+        processes_per_worker=job.processes_per_worker,
+        checkpoint_interval=job.checkpoint_interval.total_seconds(),
+        checkpoint_retain=job.checkpoint_retain,
+        coordinator_grace=settings.coordinator_grace.total_seconds(),
+        heartbeat=settings.heartbeat.total_seconds(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """The coordinator's pod after this pass."""
+
+    attempts: Attempts
+    actions: tuple[Action, ...] = ()
+    current: Pod | None = None
+    timer: timedelta | None = None
+
+
+def seat(
+    observed: Observed,
+    attempts: Mapping[str, Attempts],
+    *,
+    signs: Mapping[str, Sign],
+    work: WorkSpec,
+    now: datetime,
+) -> Seat:
+    """
+    See that there is one coordinator, with a token and a name.
+
+    A second one is made only when the first has ended or its node is lost.
+    """
+    entry = attempts.get(KEY, Attempts())
+    pods = [pod for pod in observed.pods if pod.role is Role.COORDINATOR]
+    live = [pod for pod in pods if is_live(pod, entry, signs[pod.name])]
+    actions: list[Action] = []
+    if not observed.has_secret:
+        actions.append(CreateSecret())
+    if live:
+        current = max(live, key=lambda pod: pod.attempt)
+        if observed.service_attempt != current.attempt:
+            actions.append(ApplyService(attempt=current.attempt))
+        return Seat(attempts=entry, actions=tuple(actions), current=current)
+    wait = _not_before(entry, now) - now
+    if wait > timedelta(0):
+        return Seat(attempts=entry, actions=tuple(actions), timer=wait)
+    attempt = 1 + max(entry.last, observed.former_attempts.get(KEY, 0))
+    judged = attempt - 1 if entry.judged == entry.last else entry.judged
+    create = CreatePod(role=Role.COORDINATOR, index=0, attempt=attempt, work=work)
+    actions += [ApplyService(attempt=attempt), create]
+    return Seat(attempts=replace(entry, last=attempt, judged=judged), actions=tuple(actions))
+
+
+def _not_before(entry: Attempts, now: datetime) -> datetime:
+    if entry.ended is None or entry.stumbles < 2:  # noqa: PLR2004 -- the first retry is at once
+        return now
+    return entry.ended + doubled(FIRST_STUMBLE, entry.stumbles - 1, LONGEST_STUMBLE)
+
+
+def instruct(
+    observed: Observed,
+    *,
+    signs: Mapping[str, Sign],
+    work: WorkSpec,
+    now: datetime,
+) -> tuple[Action, ...]:
+    """Tell the coordinator what it does not know yet: working fields, warnings, losses, stops."""
+    report = observed.coordinator.report
+    if report is None or observed.coordinator.error:
+        return ()
+    tells: list[Tell] = []
+    if report.work != work:
+        tells.append(Tell(call="configure", work=work))
+    pods = {pod.name: pod for pod in observed.pods}
+    for worker in report.workers:
+        if worker.state not in STILL_THERE:
+            continue
+        pod = pods.get(worker.worker)
+        if pod is None or pod.ended or signs[pod.name].outlook is Outlook.LOST:
+            tells.append(Tell(call="expel", worker=worker.worker))
+            continue
+        at_risk = signs[pod.name].outlook in (Outlook.WARNED, Outlook.NOT_READY)
+        if at_risk != worker.warned:
+            tells.append(Tell(call="warn", worker=worker.worker, on=at_risk))
+        left = _notice_left(pod, observed, signs=signs, now=now)
+        if left is not None and worker.state != "leaving":
+            tells.append(Tell(call="stop", worker=worker.worker, seconds=left))
+    return tuple(tells)
+
+
+def retire_all(pods: tuple[Pod, ...], attempts: Mapping[str, Attempts]) -> dict[str, Attempts]:
+    """Retire every pod that is not yet; the coordinator only when no worker is left."""
+    after = dict(attempts)
+    workers = any(pod.role is Role.WORKER and not pod.ended for pod in pods)
+    for pod in pods:
+        entry = after.get(pod.index_key, Attempts())
+        if is_retired(pod, entry) or (pod.role is Role.COORDINATOR and workers and not pod.ended):
+            continue
+        after[pod.index_key] = replace(entry, retired=tuple(sorted({*entry.retired, pod.attempt})))
+    return after
+
+
+def _notice_left(
+    pod: Pod, observed: Observed, *, signs: Mapping[str, Sign], now: datetime
+) -> float | None:
+    """
+    Return the seconds of notice left once it is nearly used up; None before, or if none runs.
+
+    The notice began when the replacement was made: that is when the warning was first seen.
+    """
+    pool = next((pool for pool in observed.pools if pool.name == pod.pool), None)
+    if pool is None or not signs[pod.name].certain:
+        return None
+    later = [
+        p.created for p in observed.pods if p.index_key == pod.index_key and p.attempt > pod.attempt
+    ]
+    if not later:
+        return None
+    left = (min(later) + pool.notice - now).total_seconds()
+    return max(left, 1.0) if left <= pool.notice.total_seconds() / 3 else None

@@ -1,0 +1,159 @@
+"""
+The ledger of attempts: which ends are counted, so that each is counted once.
+
+Ends of one index are counted in the order of their attempts. `judged` is raised in the write that
+counts them. An attempt that is ours to end is *retired*: named in `retired` (or at most `judged`),
+it is deleted in a later pass, whenever that comes, and its end counts nothing. An attempt without
+a pod object has vanished.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ebbtide.core.lifecycle.judging import Judgement, Verdict, Work, judge
+from ebbtide.core.lifecycle.signs import Outlook, Sign
+from ebbtide.core.values.observed import Node, Pod, PodPhase
+from ebbtide.core.values.settings import Settings
+from ebbtide.core.values.status import Attempts, Counters, LastFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One end that this pass counts."""
+
+    index_key: str
+    attempt: int
+    pod: Pod | None  # None: it vanished
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The ledger after counting."""
+
+    attempts: Mapping[str, Attempts]
+    counters: Counters
+    last_failure: LastFailure | None
+    counted: tuple[Counted, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What the pods and their nodes look like now."""
+
+    pods: tuple[Pod, ...]
+    nodes: Mapping[str, Node]
+    signs: Mapping[str, Sign]  # by pod name
+    generations: Mapping[str, int]  # by pod name: the last one it was a member of
+    generation: int  # of the job, where the coordinator does not know the pod
+    work: Work
+
+
+def is_retired(pod: Pod, attempts: Attempts) -> bool:
+    """Tell whether a pod's end is counted, or is ours and counts nothing."""
+    return pod.attempt <= attempts.judged or pod.attempt in attempts.retired
+
+
+def is_live(pod: Pod, attempts: Attempts, sign: Sign) -> bool:
+    """Tell whether a pod still stands for its index."""
+    return not pod.ended and not is_retired(pod, attempts) and sign.outlook is not Outlook.LOST
+
+
+def count_ends(
+    scene: Scene,
+    attempts: Mapping[str, Attempts],
+    *,
+    counters: Counters,
+    last_failure: LastFailure | None,
+    now: datetime,
+    settings: Settings,
+) -> Books:
+    """Judge every end that is not counted yet."""
+    by_index: dict[str, dict[int, Pod]] = {}
+    for pod in scene.pods:
+        by_index.setdefault(pod.index_key, {})[pod.attempt] = pod
+    after: dict[str, Attempts] = {}
+    counted: list[Counted] = []
+    for key in sorted({*attempts, *by_index}):
+        entry = _caught_up(attempts.get(key, Attempts()), by_index.get(key, {}))
+        after[key], ends = _count_index(key, entry, by_index.get(key, {}), scene=scene, now=now)
+        counted += ends
+    failures = sorted(
+        (end for end in counted if end.judgement.verdict is Verdict.FAILURE),
+        key=lambda end: (end.judgement.at, end.index_key),
+    )
+    num_failures = 0
+    for end in failures:
+        failure = _as_failure(end, scene)
+        if last_failure is None or not _same(failure, last_failure, settings):
+            num_failures += 1
+            last_failure = failure
+    counters = replace(
+        counters,
+        failures=counters.failures + num_failures,
+        revocations=counters.revocations + _number(counted, Verdict.REVOCATION),
+        restarts=counters.restarts + _number(counted, Verdict.RESTART),
+    )
+    return Books(
+        attempts=after, counters=counters, last_failure=last_failure, counted=tuple(counted)
+    )
+
+
+def _caught_up(entry: Attempts, pods: Mapping[int, Pod]) -> Attempts:
+    """Learn of pods made just before the status that would have told of them could be written."""
+    return replace(entry, last=max(entry.last, *pods)) if pods else entry
+
+
+def _count_index(
+    key: str, entry: Attempts, pods: Mapping[int, Pod], *, scene: Scene, now: datetime
+) -> tuple[Attempts, list[Counted]]:
+    counted: list[Counted] = []
+    for attempt in range(entry.judged + 1, entry.last + 1):
+        pod = pods.get(attempt)
+        if attempt not in entry.retired:
+            judgement = _judge(pod, scene=scene, now=now)
+            if judgement is None:
+                break
+            counted.append(Counted(index_key=key, attempt=attempt, pod=pod, judgement=judgement))
+            entry = _remember(entry, pod, judgement)
+        retired = tuple(number for number in entry.retired if number > attempt)
+        entry = replace(entry, judged=attempt, retired=retired)
+    return entry, counted
+
+
+def _judge(pod: Pod | None, *, scene: Scene, now: datetime) -> Judgement | None:
+    if pod is None:
+        return Judgement(verdict=Verdict.RESTART, cause="the pod object vanished", at=now)
+    node, sign = scene.nodes.get(pod.node), scene.signs[pod.name]
+    return judge(pod, node, sign, work=scene.work, now=now)
+
+
+def _remember(entry: Attempts, pod: Pod | None, judgement: Judgement) -> Attempts:
+    if judgement.verdict in (Verdict.DONE, Verdict.NOTHING):
+        return entry
+    started = pod is not None and (pod.started or pod.phase is PodPhase.RUNNING)
+    return replace(
+        entry,
+        lost=True,
+        stumbles=0 if started or pod is None else entry.stumbles + 1,
+        ended=judgement.at,
+        failed=judgement.verdict is Verdict.FAILURE,
+    )
+
+
+def _as_failure(end: Counted, scene: Scene) -> LastFailure:
+    name = end.pod.name if end.pod else ""
+    generation = scene.generations.get(name, scene.generation)
+    message = f"{name}: {end.judgement.cause}"
+    return LastFailure(generation=generation, time=end.judgement.at, message=message)
+
+
+def _same(failure: LastFailure, last: LastFailure, settings: Settings) -> bool:
+    """Those of one generation within the window are one event that hit several workers."""
+    apart = abs(failure.time - last.time)
+    return failure.generation == last.generation and apart <= settings.failure_window
+
+
+def _number(counted: list[Counted], verdict: Verdict) -> int:
+    return sum(end.judgement.verdict is verdict for end in counted)

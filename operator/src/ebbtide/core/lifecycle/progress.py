@@ -1,0 +1,98 @@
+"""How far training is, as the coordinator tells it, and the numbers for the columns."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ebbtide.core.values.observed import Pod, Role
+from ebbtide.core.values.pool import Market, Pool
+from ebbtide.core.values.status import Display, JobStatus, Progress, Replicas, RoleStatus
+from ebbtide.wire.messages import Report
+
+
+def read_progress(before: Progress, report: Report | None, *, steps: int) -> Progress:
+    """Return the progress; what nobody can tell now stays as it was."""
+    if report is None or (report.generation == 0 and not report.finished):
+        return replace(before, steps=steps, steps_per_second=0.0, estimated_remaining_seconds=None)
+    step = min(report.step, steps)
+    rate = round(report.steps_per_second, 3) if report.training else 0.0
+    remaining = round((steps - step) / rate) if rate > 0 else None
+    saved = report.checkpoint_step >= 0
+    return replace(
+        before,
+        step=step,
+        steps=steps,
+        steps_per_second=rate,
+        percentage=100 * step // steps if steps else 0,
+        estimated_remaining_seconds=0 if step == steps else remaining,
+        last_checkpoint_step=report.checkpoint_step if saved else before.last_checkpoint_step,
+        last_checkpoint_time=datetime.fromtimestamp(int(report.checkpoint_time), tz=UTC)
+        if saved and report.checkpoint_time
+        else before.last_checkpoint_time,
+    )
+
+
+def count_lost_steps(before: JobStatus, report: Report | None) -> int:
+    """Return the steps that the newest start from a checkpoint threw away, each start once."""
+    if report is None or report.resumed_generation <= before.generation:
+        return 0
+    furthest = max(before.progress.step, report.resumed_step + report.steps_redone)
+    return max(furthest - report.resumed_step, 0)
+
+
+def count_replicas(
+    pods: Iterable[Pod], report: Report | None, *, desired: int, pools: Mapping[str, Pool]
+) -> Replicas:
+    """Count workers by what they do."""
+    members = set(report.members) if report is not None and report.training else set()
+    present = [pod for pod in pods if pod.name in members]
+    spot = sum(pod.pool in pools and pools[pod.pool].market is Market.SPOT for pod in present)
+    spares = sum(w.state == "spare" for w in report.workers) if report is not None else 0
+    return Replicas(
+        desired=desired,
+        ready=len(members),
+        spot=spot,
+        on_demand=len(present) - spot,
+        spares=spares,
+    )
+
+
+def count_roles(pods: Iterable[Pod]) -> dict[str, RoleStatus]:
+    """Count pod objects by role and state."""
+    tally: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        state = str(pod.phase.value).lower() if pod.ended else "active"
+        tally[pod.role.value, state] += 1
+        tally[pod.role.value, "ready"] += pod.ready and not pod.ended
+    return {
+        role.value: RoleStatus(
+            active=tally[role.value, "active"],
+            ready=tally[role.value, "ready"],
+            succeeded=tally[role.value, "succeeded"],
+            failed=tally[role.value, "failed"],
+        )
+        for role in Role
+    }
+
+
+def show(
+    pods: Iterable[Pod],
+    report: Report | None,
+    replicas: Replicas,
+    *,
+    progress: Progress,
+    pools: Mapping[str, Pool],
+) -> Display:
+    """Put the numbers into the texts of the printer columns."""
+    members = set(report.members) if report is not None and report.training else set()
+    types: Counter[str] = Counter()
+    for pod in pods:
+        if pod.name in members and pod.gpus and pod.pool in pools:
+            types[pools[pod.pool].gpu_type or "GPU"] += pod.gpus
+    return Display(
+        ready=f"{replicas.ready}/{replicas.desired}",
+        gpu=", ".join(f"{count}x {kind}" for kind, count in sorted(types.items())),
+        spot=f"{replicas.spot}/{replicas.desired}",
+        progress=f"{progress.percentage}%",
+    )

@@ -1,0 +1,106 @@
+"""
+The placement policy until the planner comes: full size, cheapest pools first.
+
+Target = `maxReplicas`. The first `onDemandFloor` workers go to the cheapest on-demand pool, the
+others to the cheapest spot pool with room, then to on-demand. A worker that waited in vain in a
+pool goes to the next one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.core.values.job import Job, SpotUse
+from ebbtide.core.values.pool import Market, Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedSize:
+    """Where each worker of one job goes."""
+
+    spot: tuple[Pool, ...]  # cheapest first
+    on_demand: tuple[Pool, ...]
+    floor: int
+    desired: int
+    gpus: int
+    unfit: tuple[str, ...] = ()  # why each other pool is out of the question
+
+    def candidates(self, index: int) -> tuple[Pool, ...]:
+        """Return the pools for one worker in the order in which they are tried."""
+        if index < self.floor:
+            return self.on_demand
+        return self.spot + self.on_demand
+
+    def place(
+        self, index: int, *, load: Mapping[str, int], tried: Sequence[str] = ()
+    ) -> Pool | None:
+        """
+        Choose the pool of one worker.
+
+        Args:
+            index: the worker's.
+            load: workers (of this size) that each pool carries or will, by pool name.
+            tried: pools where this worker waited in vain.
+
+        Returns:
+            The first untried pool with room; all tried or full: the first with room; else None.
+
+        """
+        roomy = [pool for pool in self.candidates(index) if self._has_room(pool, load)]
+        fresh = (pool for pool in roomy if pool.name not in tried)
+        return next(fresh, roomy[0] if roomy else None)
+
+    def explain(self, index: int) -> str:
+        """Say why nothing can be chosen for a worker."""
+        if not self.candidates(index):
+            kind = "on-demand pool" if index < self.floor else "pool"
+            return f"no {kind} fits: " + ("; ".join(self.unfit) or "there is no CapacityPool")
+        names = ", ".join(f"{p.name} (maxNodes {p.max_nodes})" for p in self.candidates(index))
+        return f"every pool that fits is full: {names}"
+
+    def _has_room(self, pool: Pool, load: Mapping[str, int]) -> bool:
+        return load.get(pool.name, 0) < pool.room(self.gpus)
+
+
+def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
+    """Sort the pools that a job may use by what a worker costs there."""
+    fit: list[Pool] = []
+    unfit: list[str] = []
+    for pool in pools:
+        reason = _why_not(job, pool)
+        if reason:
+            unfit.append(f"{pool.name}: {reason}")
+        else:
+            fit.append(pool)
+    known = {pool.name for pool in pools}
+    unfit += [
+        f"{name}: there is no such CapacityPool" for name in job.pools or () if name not in known
+    ]
+    fit.sort(key=lambda pool: (_usd_per_worker_hour(pool, job.gpus_per_worker), pool.name))
+    floor = job.max_replicas if job.spot is SpotUse.NEVER else job.on_demand_floor
+    return FixedSize(
+        spot=tuple(pool for pool in fit if pool.market is Market.SPOT),
+        on_demand=tuple(pool for pool in fit if pool.market is Market.ON_DEMAND),
+        floor=floor,
+        desired=job.max_replicas,
+        gpus=job.gpus_per_worker,
+        unfit=tuple(unfit),
+    )
+
+
+def _why_not(job: Job, pool: Pool) -> str:
+    if job.pools is not None and pool.name not in job.pools:
+        return "not in spec.capacity.pools"
+    if job.pool_selector is not None and not job.pool_selector.items() <= pool.labels.items():
+        return "its labels do not match spec.capacity.poolSelector"
+    if pool.workers_per_node(job.gpus_per_worker) == 0:
+        return f"a worker needs {job.gpus_per_worker} GPUs, its nodes have {pool.gpus_per_node}"
+    if job.spot is SpotUse.NEVER and pool.market is Market.SPOT:
+        return "spec.capacity.spot is Never"
+    if job.spot is SpotUse.ONLY and pool.market is Market.ON_DEMAND:
+        return "spec.capacity.spot is Only"
+    return ""
+
+
+def _usd_per_worker_hour(pool: Pool, gpus: int) -> Decimal:
+    return pool.usd_per_node_hour / pool.workers_per_node(gpus)
