@@ -1,0 +1,89 @@
+"""What the operator may ask, and what each call changes."""
+
+from typing import Final
+
+from ebbtide.coordinator import leaving
+from ebbtide.coordinator.outbox import Outbox
+from ebbtide.coordinator.state import State
+from ebbtide.wire.messages import MAX_NAME, Call, Configure, Expelled, SaveNow, WorkSpec
+
+MAX_ORDERS: Final = 16_384  # names kept of workers that were warned, stopped or expelled
+MAX_STOP_SECONDS: Final = 86_400.0
+
+
+def call(state: State, asked: Call, *, now: float, out: Outbox) -> str:
+    """Carry out one call; say why not, empty = done."""
+    error = ""
+    match asked.name:
+        case "status":
+            pass
+        case "configure":
+            error = _configure(state, asked.work, out=out)
+        case "checkpoint":
+            _ask_to_save(state, now=now, out=out)
+        case "finish":
+            error = "" if state.finished else "the work is not done"
+        case "stop" | "warn" | "expel":
+            error = _order(state, asked, now=now, out=out)
+        case _:
+            error = f"there is no call {asked.name[:MAX_NAME]!r}"
+    return error
+
+
+def _order(state: State, asked: Call, *, now: float, out: Outbox) -> str:
+    name = asked.worker
+    if not name or len(name) > MAX_NAME:
+        return f"{asked.name} needs the name of a worker"
+    if max(len(state.warnings), len(state.stops), len(state.expelled)) >= MAX_ORDERS:
+        return f"more than {MAX_ORDERS} workers were ordered about"
+    if asked.name == "stop":
+        by = now + min(max(0.0, asked.seconds), MAX_STOP_SECONDS)
+        state.stops[name] = min(by, state.stops.get(name, by))
+        if worker := state.workers.get(name):
+            leaving.order_stop(worker, by=by, now=now, out=out)
+    elif asked.name == "warn":
+        _warn(state, name, on=asked.on, out=out)
+    elif name not in state.expelled:
+        state.expelled[name] = None
+        out.note(f"{name} is expelled")
+        worker = state.workers.get(name)
+        for process in worker.processes.values() if worker else ():
+            out.send(process.link, Expelled(reason="the operator expelled this pod"))
+            out.close(process.link)
+    return ""
+
+
+def _warn(state: State, name: str, *, on: bool, out: Outbox) -> None:
+    if on == (name in state.warnings):
+        return
+    if on:
+        state.warnings[name] = None
+    else:
+        del state.warnings[name]
+    if worker := state.workers.get(name):
+        worker.warned = on
+    out.note(f"{name} is warned" if on else f"the warning of {name} passed")
+
+
+def _configure(state: State, work: WorkSpec | None, *, out: Outbox) -> str:
+    if work is None:
+        return "configure needs the working fields"
+    if work.steps < 1 or work.global_batch_size < 1 or work.min_replicas < 1 or work.desired < 0:
+        return "steps, globalBatchSize and minReplicas must be at least 1, desired at least 0"
+    if not 0.01 <= work.heartbeat <= 60.0:  # noqa: PLR2004 -- silence must stay short and bearable
+        return f"a heartbeat of {work.heartbeat} s is outside 0.01 to 60"
+    if work == state.work:
+        return ""
+    state.work = work
+    out.note(f"configured: {work.desired} workers wanted, at least {work.min_replicas}")
+    for process in state.processes():
+        out.send(process.link, Configure(work=work))
+    return ""
+
+
+def _ask_to_save(state: State, *, now: float, out: Outbox) -> None:
+    worker = state.workers.get(state.lease.holder)
+    if worker is not None and worker.first is not None and now < state.lease.expires:
+        out.send(worker.first.link, SaveNow())
+    else:
+        state.checkpoints.wanted = True

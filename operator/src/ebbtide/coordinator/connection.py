@@ -1,0 +1,95 @@
+"""One accepted connection: frames in, frames out, and limits on both."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar
+
+from ebbtide.wire.frames import MAX_FRAME, Decoder, FrameError, encode, is_proof
+from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Message, Refused
+
+GREETING_SECONDS: Final = 5.0
+GREETING_BYTES: Final = 4096  # a stranger may not make us hold more
+MAX_UNSENT_BYTES: Final = 4 << 20  # a reader that is further behind is dropped
+READ_BYTES: Final = 1 << 16
+SIDES: Final = ("worker", "operator")
+LINGER_SECONDS: Final = 5.0  # what is unsent this long after closing is given up
+
+_Kind = TypeVar("_Kind", bound=Message)
+
+
+class Rejected(Exception):  # noqa: N818 -- says what happened to the caller
+    """The caller does not get in; the text says why."""
+
+
+class Connection:
+    """Reads and writes messages; never waits for a slow reader."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end."""
+        name = self._writer.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if name else "unknown"
+
+    def send(self, message: Message) -> None:
+        """Queue a message; a reader that is too far behind is cut off."""
+        if self._writer.is_closing():
+            return
+        self._writer.write(encode(message))
+        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self._writer.transport.abort()
+
+    def close(self) -> None:
+        """Close once what was sent is out, or soon."""
+        if self._writer.is_closing():
+            return
+        self._writer.close()
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._writer.transport.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._writer.transport.abort()
+
+    async def greet(self, *, token: bytes, attempt: int) -> str:
+        """Make the caller prove itself; return the side it speaks for."""
+        nonce = secrets.token_hex(16)
+        self.send(Challenge(protocol=PROTOCOL, nonce=nonce, attempt=attempt))
+        answer = await self._read_one(Answer, limit=GREETING_BYTES)
+        if answer.protocol != PROTOCOL:
+            raise self._refuse(
+                f"protocol {answer.protocol} is not {PROTOCOL}, which is spoken here"
+            )
+        is_known = answer.side in SIDES
+        if not is_known or not is_proof(answer.digest, token=token, nonce=nonce, side=answer.side):
+            raise self._refuse("the token is wrong")
+        return answer.side
+
+    async def read_first(self, kind: type[_Kind]) -> _Kind:
+        """Read exactly one message, within the time of a greeting."""
+        return await self._read_one(kind, limit=MAX_FRAME)
+
+    async def read(self, kinds: object) -> AsyncIterator[Any]:
+        """Yield messages until the other end closes."""
+        decoder = Decoder(kinds)
+        while data := await self._reader.read(READ_BYTES):
+            for message in decoder.feed(data):
+                yield message
+
+    async def _read_one(self, kind: type[_Kind], *, limit: int) -> _Kind:
+        async with asyncio.timeout(GREETING_SECONDS):
+            head = await self._reader.readexactly(4)
+            length = int.from_bytes(head, "big")
+            decoder = Decoder(kind, limit=limit)
+            for _ in decoder.feed(head):  # checks the announced length
+                raise FrameError("an empty frame")
+            message: _Kind = decoder.decode(await self._reader.readexactly(length))
+            return message
+
+    def _refuse(self, reason: str) -> Rejected:
+        self.send(Refused(reason=reason))
+        self.close()
+        return Rejected(reason)
