@@ -1,0 +1,241 @@
+"""
+The door for manifests: objects as the API server stores them become values of the core.
+
+What cannot be used comes out with every reason at once, each with the field's path, the value seen
+and what would be right. Nothing a user can write makes this module fail in another way.
+"""
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from ebbtide.api.capacity_pool import PoolSpec
+from ebbtide.api.fields import Rule, Schema, as_decimal
+from ebbtide.api.template_checks import gpu_count, template_errors
+from ebbtide.api.training_job import Spec, TrainingJob, is_job_name
+from ebbtide.core.values.errors import FieldError, InvalidManifestError
+from ebbtide.core.values.job import BrokenJob, Job, JobKey
+from ebbtide.core.values.pool import Pool
+
+HASH_LENGTH: Final = 16
+_SHOWN: Final = 80
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+Manifest = Mapping[str, Any]
+ModelT = TypeVar("ModelT", bound=Schema)
+
+
+def parse_job(manifest: Manifest) -> Job | BrokenJob:
+    """Return the job that an object describes, or why it describes none."""
+    errors: list[FieldError] = []
+    metadata = _mapping(manifest.get("metadata"))
+    name = str(metadata.get("name", ""))
+    if not is_job_name(name):
+        errors.append(FieldError("metadata.name", f"{name!r}: {TrainingJob.rules[0].message}"))
+    try:
+        spec = parse_spec(manifest.get("spec"))
+    except InvalidManifestError as error:
+        return _broken(manifest, (*errors, *error.errors))
+    if errors:
+        return _broken(manifest, errors)
+    return _job(manifest, spec)
+
+
+def parse_spec(spec: object) -> Spec:
+    """Return the checked spec of a TrainingJob, or raise InvalidManifestError with all errors."""
+    checked = _checked(Spec, spec)
+    errors = (*template_errors(checked), *_batch_errors(checked))
+    if errors:
+        raise InvalidManifestError(errors)
+    return checked
+
+
+def parse_pool(manifest: Manifest) -> Pool:
+    """Return the pool that an object describes, or raise InvalidManifestError with all errors."""
+    spec = _checked(PoolSpec, manifest.get("spec"))
+    metadata = _mapping(manifest.get("metadata"))
+    return Pool(
+        name=str(metadata.get("name", "")),
+        market=spec.market,
+        node_selector=dict(spec.node_selector),
+        tolerations=tuple(
+            toleration.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for toleration in spec.tolerations
+        ),
+        labels=_texts(metadata.get("labels")),
+        zone=spec.zone,
+        region=spec.region,
+        notice=timedelta(seconds=spec.notice_seconds),
+        max_nodes=spec.max_nodes,
+        gpu_type=spec.gpu.type if spec.gpu else "",
+        gpus_per_node=spec.gpu.count if spec.gpu else 0,
+        usd_per_node_hour=as_decimal(spec.price.usd_per_node_hour),
+    )
+
+
+def template_hash(template: Manifest) -> str:
+    """Return what tells two templates apart, whatever the order of their fields."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _job(manifest: Manifest, spec: Spec) -> Job:
+    metadata = _mapping(manifest.get("metadata"))
+    template = _mapping(manifest.get("spec"))["template"]
+    return Job(
+        key=_key(metadata),
+        uid=str(metadata.get("uid", "")),
+        generation=_integer(metadata.get("generation")),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        created=_moment(metadata.get("creationTimestamp")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        steps=spec.work.steps,
+        global_batch_size=spec.work.global_batch_size,
+        min_replicas=spec.elastic_policy.min_replicas,
+        max_replicas=spec.elastic_policy.max_replicas,
+        pools=None if spec.capacity.pools is None else tuple(spec.capacity.pools),
+        pool_selector=(
+            None
+            if spec.capacity.pool_selector is None
+            else dict(spec.capacity.pool_selector.match_labels)
+        ),
+        on_demand_floor=spec.capacity.on_demand_floor,
+        spot=spec.capacity.spot,
+        gpus_per_worker=gpu_count(spec.template),
+        processes_per_worker=_processes(spec),
+        checkpoint_path=posixpath.normpath(spec.checkpoint.path),
+        checkpoint_interval=timedelta(seconds=spec.checkpoint.interval),
+        checkpoint_retain=spec.checkpoint.retain,
+        suspend=spec.suspend,
+        managed_by=spec.managed_by,
+        backoff_limit=spec.backoff_limit,
+        active_deadline=_seconds(spec.active_deadline_seconds),
+        ttl_after_finished=_seconds(spec.ttl_seconds_after_finished),
+        clean_pod_policy=spec.clean_pod_policy,
+        template=template,
+        template_hash=template_hash(template),
+    )
+
+
+def _broken(manifest: Manifest, errors: Iterable[FieldError]) -> BrokenJob:
+    metadata = _mapping(manifest.get("metadata"))
+    managed_by = _mapping(manifest.get("spec")).get("managedBy")
+    return BrokenJob(
+        key=_key(metadata),
+        uid=str(metadata.get("uid", "")),
+        generation=_integer(metadata.get("generation")),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        managed_by=managed_by if isinstance(managed_by, str) else "",
+        errors=tuple(str(error) for error in errors),
+    )
+
+
+def _checked(model: type[ModelT], spec: object) -> ModelT:
+    """Return a spec in which every field and every rule is as it must be."""
+    try:
+        checked = model.model_validate(spec)
+    except ValidationError as error:
+        raise InvalidManifestError(tuple(_field_errors(error))) from error
+    errors = tuple(_broken_rules(checked, "spec"))
+    if errors:
+        raise InvalidManifestError(errors)
+    return checked
+
+
+def _field_errors(error: ValidationError) -> Iterator[FieldError]:
+    """Return the findings of pydantic in our form, each field once."""
+    seen: set[str] = set()
+    for finding in error.errors(include_url=False):
+        path = _path(finding["loc"])
+        if path in seen:
+            continue
+        seen.add(path)
+        what = finding["msg"][:1].lower() + finding["msg"][1:]
+        if finding["type"] == "missing":
+            yield FieldError(path, "is missing and must be given")
+        elif finding["type"] == "extra_forbidden":
+            yield FieldError(path, "no field of this name is known here; it has to be removed")
+        else:
+            yield FieldError(path, f"is {_shown(finding['input'])}: {what}")
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """Return a path as people write it; names of union branches are left out."""
+    path = "spec"
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif not step.startswith(("literal[", "constrained-", "int", "function-")):
+            path += f".{step}"
+    return path
+
+
+def _broken_rules(model: Schema, path: str) -> Iterator[FieldError]:
+    """Return what fields do not fulfil together, here and in every part."""
+    for rule in model.rules:
+        if rule.holds is not None and not rule.holds(model):
+            yield FieldError(path + rule.field, _rule_message(rule, model))
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, Schema):
+            yield from _broken_rules(value, f"{path}.{field.alias}")
+
+
+def _rule_message(rule: Rule, model: Schema) -> str:
+    value: Any = model
+    for step in rule.field.lstrip(".").split("."):
+        names = {field.alias: name for name, field in type(value).model_fields.items()}
+        value = getattr(value, names[step])
+    if isinstance(value, (str, int)):
+        return f"is {_shown(value)}: {rule.message}"
+    return rule.message
+
+
+def _batch_errors(spec: Spec) -> Iterator[FieldError]:
+    """Return whether a process could be left without a sample; GPUs are known only here."""
+    least = spec.elastic_policy.max_replicas * _processes(spec)
+    if spec.work.global_batch_size < least:
+        yield FieldError(
+            "spec.work.globalBatchSize",
+            f"is {spec.work.global_batch_size}: {spec.elastic_policy.max_replicas} workers of"
+            f" {_processes(spec)} processes need at least {least}, one sample for each process",
+        )
+
+
+def _processes(spec: Spec) -> int:
+    declared = spec.processes_per_worker
+    return declared if isinstance(declared, int) else max(1, gpu_count(spec.template))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _key(metadata: Manifest) -> JobKey:
+    return JobKey(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+
+
+def _mapping(value: object) -> Manifest:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(key): str(text) for key, text in _mapping(value).items()}
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _seconds(count: int | None) -> timedelta | None:
+    return None if count is None else timedelta(seconds=count)
+
+
+def _moment(text: object) -> datetime:
+    return datetime.fromisoformat(text) if isinstance(text, str) else _EPOCH

@@ -1,0 +1,76 @@
+"""How each kind is called and shown: names, scope, printer columns."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ebbtide.api.capacity_pool import CapacityPool
+from ebbtide.api.fields import Schema
+from ebbtide.api.training_job import TrainingJob
+from ebbtide.wire.names import CAPACITY_POOL, CAPACITY_POOLS, TRAINING_JOB, TRAINING_JOBS
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`; a wide one is shown with `-o wide` only."""
+
+    name: str
+    type: str
+    path: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind."""
+
+    name: str
+    plural: str
+    short: str
+    namespaced: bool
+    model: type[Schema]
+    columns: tuple[Column, ...]
+
+
+_AGE: Final = Column("Age", "date", ".metadata.creationTimestamp")
+
+JOB: Final = Kind(
+    name=TRAINING_JOB,
+    plural=TRAINING_JOBS,
+    short="tj",
+    namespaced=True,
+    model=TrainingJob,
+    columns=(
+        Column("State", "string", ".status.state"),
+        Column("Ready", "string", ".status.display.ready"),
+        Column("GPU", "string", ".status.display.gpu"),
+        Column("Spot", "string", ".status.display.spot"),
+        Column("Progress", "string", ".status.display.progress"),
+        Column("Cost", "string", ".status.cost.spentUsd"),
+        Column("Restarts", "integer", ".status.counters.restarts"),
+        Column("Preemptions", "integer", ".status.counters.revocations"),
+        _AGE,
+        Column("Failures", "integer", ".status.counters.failures", wide=True),
+        Column("Steps lost", "integer", ".status.counters.stepsLost", wide=True),
+        Column("Checkpoint", "date", ".status.progress.lastCheckpointTime", wide=True),
+    ),
+)
+POOL: Final = Kind(
+    name=CAPACITY_POOL,
+    plural=CAPACITY_POOLS,
+    short="cpool",
+    namespaced=False,
+    model=CapacityPool,
+    columns=(
+        Column("Market", "string", ".spec.market"),
+        Column("GPU", "string", ".spec.gpu.type"),
+        Column("Per node", "integer", ".spec.gpu.count"),
+        Column("USD/h", "string", ".spec.price.usdPerNodeHour"),
+        Column("Ready", "integer", ".status.nodes.ready"),
+        Column("Nodes", "integer", ".status.nodes.total"),
+        Column("Max", "integer", ".spec.maxNodes"),
+        _AGE,
+        Column("Zone", "string", ".spec.zone", wide=True),
+        Column("Notice", "integer", ".spec.noticeSeconds", wide=True),
+    ),
+)
+KINDS: Final = (POOL, JOB)

@@ -1,0 +1,238 @@
+"""
+The status sub-resource and the value of the core, both ways.
+
+Times that users read are cut to whole seconds, as everywhere in Kubernetes; those that the ledger
+counts with keep their fractions. What is None or empty is left out, counters never are.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from ebbtide.api.fields import Schema, as_decimal
+from ebbtide.api.job_status import ProgressStatus, Status
+from ebbtide.core.values.errors import FieldError, InvalidManifestError
+from ebbtide.core.values.status import (
+    Attempts,
+    Condition,
+    Cost,
+    Counters,
+    Display,
+    JobStatus,
+    LastFailure,
+    NodeCharge,
+    Progress,
+    Replicas,
+    RoleStatus,
+)
+
+CENT: Final = Decimal("0.01")
+MICRO: Final = Decimal("0.000001")
+LONGEST_MESSAGE: Final = 32768
+
+Json = dict[str, Any]
+
+
+def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
+    """Return a stored status; nothing stored gives the status of a job nobody has seen."""
+    try:
+        stored = Status.model_validate(status or {}, extra="ignore")
+    except ValidationError as error:
+        raise InvalidManifestError(
+            tuple(
+                FieldError(".".join(("status", *map(str, finding["loc"]))), finding["msg"])
+                for finding in error.errors(include_url=False, include_input=False)
+            )
+        ) from error
+    return JobStatus(
+        observed_generation=stored.observed_generation,
+        state=stored.state,
+        conditions=tuple(
+            Condition(
+                type=found.type,
+                status=found.status,
+                reason=found.reason,
+                message=found.message,
+                observed_generation=found.observed_generation,
+                last_transition=found.last_transition_time,
+            )
+            for found in stored.conditions
+        ),
+        first_start=stored.first_start_time,
+        start=stored.start_time,
+        completion=stored.completion_time,
+        generation=stored.generation.number,
+        members=stored.generation.members,
+        replicas=Replicas(**_fields(stored.replicas)),
+        replica_statuses={
+            role: RoleStatus(**_fields(counts)) for role, counts in stored.replica_statuses.items()
+        },
+        selector=stored.selector,
+        attempts={
+            key: Attempts(last=found.last, judged=found.judged, tried=tuple(found.tried))
+            for key, found in stored.attempts.items()
+        },
+        progress=_progress(stored.progress),
+        cost=Cost(
+            spent_usd=as_decimal(stored.cost.spent_usd),
+            settled_usd=as_decimal(stored.cost.settled_usd),
+            nodes=tuple(
+                NodeCharge(
+                    node=charge.node,
+                    uid=charge.uid,
+                    pool=charge.pool,
+                    usd_per_hour=as_decimal(charge.usd_per_hour),
+                    since=charge.since,
+                )
+                for charge in stored.cost.nodes
+            ),
+        ),
+        counters=Counters(**_fields(stored.counters)),
+        last_failure=(
+            None if stored.last_failure is None else LastFailure(**_fields(stored.last_failure))
+        ),
+        display=Display(**_fields(stored.display)),
+    )
+
+
+def render_status(status: JobStatus) -> Json:
+    """Return the status as it is stored."""
+    return _slim({
+        "observedGeneration": status.observed_generation,
+        "state": status.state,
+        "display": _slim({
+            "ready": status.display.ready,
+            "gpu": status.display.gpu,
+            "spot": status.display.spot,
+            "progress": status.display.progress,
+        }),
+        "conditions": [_render_condition(condition) for condition in status.conditions],
+        "firstStartTime": _whole_seconds(status.first_start),
+        "startTime": _whole_seconds(status.start),
+        "completionTime": _whole_seconds(status.completion),
+        "generation": {"number": status.generation, "members": status.members},
+        "replicas": {
+            "desired": status.replicas.desired,
+            "ready": status.replicas.ready,
+            "spot": status.replicas.spot,
+            "onDemand": status.replicas.on_demand,
+            "spares": status.replicas.spares,
+        },
+        "replicaStatuses": {
+            role: {
+                "active": counts.active,
+                "ready": counts.ready,
+                "succeeded": counts.succeeded,
+                "failed": counts.failed,
+            }
+            for role, counts in status.replica_statuses.items()
+        },
+        "selector": status.selector,
+        "attempts": {
+            key: _slim({"last": found.last, "judged": found.judged, "tried": list(found.tried)})
+            for key, found in status.attempts.items()
+        },
+        "progress": _render_progress(status.progress),
+        "cost": _render_cost(status.cost),
+        "counters": {
+            "revocations": status.counters.revocations,
+            "failures": status.counters.failures,
+            "restarts": status.counters.restarts,
+            "stepsLost": status.counters.steps_lost,
+        },
+        "lastFailure": _render_last_failure(status.last_failure),
+    })  # fmt: skip
+
+
+def render_time(moment: datetime) -> str:
+    """Return a moment as RFC 3339 in UTC, with its fraction of a second if it has one."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def render_usd(amount: Decimal, step: Decimal = CENT) -> str:
+    """Return money as a decimal text."""
+    return format(amount.quantize(step, rounding=ROUND_HALF_UP), "f")
+
+
+def _progress(stored: ProgressStatus) -> Progress:
+    return Progress(
+        step=stored.step,
+        steps=stored.steps,
+        steps_per_second=stored.steps_per_second,
+        percentage=stored.percentage,
+        estimated_remaining_seconds=stored.estimated_remaining_seconds,
+        last_checkpoint_step=stored.last_checkpoint_step,
+        last_checkpoint_time=stored.last_checkpoint_time,
+        updated=stored.last_updated_time,
+    )
+
+
+def _render_condition(condition: Condition) -> Json:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message[:LONGEST_MESSAGE],
+        "observedGeneration": condition.observed_generation,
+        "lastTransitionTime": _whole_seconds(condition.last_transition),
+    }
+
+
+def _render_progress(progress: Progress) -> Json:
+    return _slim({
+        "step": progress.step,
+        "steps": progress.steps,
+        "stepsPerSecond": progress.steps_per_second,
+        "percentage": progress.percentage,
+        "estimatedRemainingSeconds": progress.estimated_remaining_seconds,
+        "lastCheckpointStep": progress.last_checkpoint_step,
+        "lastCheckpointTime": _whole_seconds(progress.last_checkpoint_time),
+        "lastUpdatedTime": _exact(progress.updated),
+    })  # fmt: skip
+
+
+def _render_cost(cost: Cost) -> Json:
+    return _slim({
+        "spentUsd": render_usd(cost.spent_usd),
+        "settledUsd": render_usd(cost.settled_usd, MICRO),
+        "nodes": [
+            {
+                "node": charge.node,
+                "uid": charge.uid,
+                "pool": charge.pool,
+                "usdPerHour": render_usd(charge.usd_per_hour, MICRO),
+                "since": render_time(charge.since),
+            }
+            for charge in cost.nodes
+        ],
+    })  # fmt: skip
+
+
+def _render_last_failure(failure: LastFailure | None) -> Json | None:
+    if failure is None:
+        return None
+    return _slim({
+        "generation": failure.generation,
+        "time": render_time(failure.time),
+        "message": failure.message[:LONGEST_MESSAGE],
+    })  # fmt: skip
+
+
+def _fields(model: Schema) -> Json:
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def _slim(fields: Json) -> Json:
+    """Leave out what says nothing: None and empty texts, lists and maps."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _whole_seconds(moment: datetime | None) -> str | None:
+    return None if moment is None else render_time(moment.replace(microsecond=0))
+
+
+def _exact(moment: datetime | None) -> str | None:
+    return None if moment is None else render_time(moment)

@@ -1,0 +1,295 @@
+"""The kind TrainingJob: its spec, and the rules that hold between fields."""
+
+import enum
+import re
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, StrictBool, StringConstraints
+
+from ebbtide.api.fields import Count, Int, Label, Labels, Positive, Rule, Schema, section
+from ebbtide.api.job_status import Status
+from ebbtide.api.template import Template
+from ebbtide.core.values.job import CleanPodPolicy, SpotUse
+from ebbtide.wire.names import CONTROLLER
+
+NAME_LIMIT: Final = 63 - len("-coordinator-0-99999")
+"""The longest name of a job: names of its pods are host names and label values, at most 63."""
+MAX_WORKERS: Final = 4096
+MAX_PROCESSES: Final = 64
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_PATH: Final = re.compile(r"(/[^/]+)+/?")
+_DOTS: Final = re.compile(r"(^|/)\.\.?(/|$)")
+_OWNER: Final = (
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9._~-]+$"
+)
+
+
+class Strategy(enum.StrEnum):
+    """How gradients meet."""
+
+    ALL_REDUCE = "AllReduce"
+
+
+class Launcher(enum.StrEnum):
+    """How the training command is run."""
+
+    LIBRARY = "Library"
+
+
+class Work(Schema):
+    """The amount of work."""
+
+    steps: Positive = Field(description="How many steps of the global batch the job trains.")
+    global_batch_size: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)] = Field(
+        description="Samples in one step, over all workers together, whatever their number."
+    )
+
+
+class ElasticPolicy(Schema):
+    """Between how many and how many workers the job trains."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            message="minReplicas must not be above maxReplicas",
+            field=".minReplicas",
+            holds=lambda policy: policy.min_replicas <= policy.max_replicas,
+        ),
+    )
+    min_replicas: Annotated[int, Field(strict=True, ge=1, le=MAX_WORKERS)] = Field(
+        description="Fewer workers than this do not train: the job waits for more."
+    )
+    max_replicas: Annotated[int, Field(strict=True, ge=1, le=MAX_WORKERS)] = Field(
+        description="The number of workers that the job wants."
+    )
+
+
+class PoolSelector(Schema):
+    """Pools by their labels."""
+
+    match_labels: Labels = Field(description="Labels that a CapacityPool must have, all of them.")
+
+
+class Capacity(Schema):
+    """Where workers may run."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!(has(self.pools) && has(self.poolSelector))",
+            message="name the pools or select them by label: pools and poolSelector exclude each"
+            " other",
+            field=".poolSelector",
+            holds=lambda capacity: capacity.pools is None or capacity.pool_selector is None,
+        ),
+        Rule(
+            cel="self.spot != 'Only' || self.onDemandFloor == 0",
+            message="spot: Only leaves no worker on on-demand nodes: set onDemandFloor to 0",
+            field=".onDemandFloor",
+            holds=lambda capacity: capacity.spot != SpotUse.ONLY or capacity.on_demand_floor == 0,
+        ),
+    )
+    pools: Annotated[list[Label], Field(min_length=1, max_length=64)] | None = Field(
+        default=None,
+        description="Names of the CapacityPools to use. Neither pools nor poolSelector: all that"
+        " fit.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    pool_selector: PoolSelector | None = Field(
+        default=None, description="Selects the CapacityPools to use by label."
+    )
+    on_demand_floor: Annotated[int, Field(strict=True, ge=0, le=MAX_WORKERS)] = Field(
+        default=1, description="How many workers are always kept on on-demand nodes."
+    )
+    spot: SpotUse = Field(
+        default=SpotUse.ALLOW,
+        description="Allow spot nodes beside on-demand ones, Never use them, or use Only them.",
+    )
+
+
+class Checkpoint(Schema):
+    """Where and how often the state of the training is saved."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=r"self.path.matches('^(/[^/]+)+/?$') && !self.path.matches('(^|/)\\.\\.?(/|$)')",
+            message="checkpoint.path must be an absolute path in the container, as in /checkpoints,"
+            " without . or .. in it; addresses like s3:// and gs:// come later",
+            field=".path",
+            holds=lambda checkpoint: is_plain_path(checkpoint.path),
+        ),
+    )
+    path: Annotated[str, StringConstraints(min_length=1, max_length=512)] = Field(
+        default="/checkpoints",
+        description="Folder for checkpoints, under a volumeMount of the first container whose"
+        " volume outlives the pod (persistentVolumeClaim, hostPath, nfs or csi).",
+    )
+    interval: Annotated[int, Field(strict=True, ge=1, le=7 * 86400)] = Field(
+        default=60, description="Seconds between two checkpoints."
+    )
+    retain: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        default=3, description="How many checkpoints are kept."
+    )
+
+
+class Spec(Schema):
+    """What the user wants. Ebbtide never writes here."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.managedBy == oldSelf.managedBy",
+            message="managedBy cannot change: delete the job and make a new one",
+            field=".managedBy",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            cel="self.capacity.onDemandFloor <= self.elasticPolicy.maxReplicas",
+            message="capacity.onDemandFloor must not be above elasticPolicy.maxReplicas",
+            field=".capacity.onDemandFloor",
+            holds=lambda spec: spec.capacity.on_demand_floor <= spec.elastic_policy.max_replicas,
+        ),
+        Rule(
+            cel="type(self.processesPerWorker) == int ? (self.processesPerWorker >= 1 &&"
+            f" self.processesPerWorker <= {MAX_PROCESSES}) : self.processesPerWorker == 'Auto'",
+            message=f"processesPerWorker must be Auto or a number from 1 to {MAX_PROCESSES}",
+            field=".processesPerWorker",
+            holds=lambda spec: is_process_count(spec.processes_per_worker),
+        ),
+        Rule(
+            cel="self.work.globalBatchSize >= self.elasticPolicy.maxReplicas *"
+            " (type(self.processesPerWorker) == int ? int(self.processesPerWorker) : 1)",
+            message="work.globalBatchSize must be at least elasticPolicy.maxReplicas times"
+            " processesPerWorker: every process needs a sample in every step",
+            field=".work.globalBatchSize",
+            holds=lambda spec: gives_all_a_sample(
+                spec.work, spec.elastic_policy, spec.processes_per_worker
+            ),
+        ),
+        Rule(
+            cel="has(self.template.spec.containers[0].volumeMounts) &&"
+            " self.template.spec.containers[0].volumeMounts.exists(m, (self.checkpoint.path +"
+            " '/').startsWith(m.mountPath.endsWith('/') ? m.mountPath : m.mountPath + '/'))",
+            message="checkpoint.path must lie under a volumeMount of the first container: mount a"
+            " volume there that outlives the pod",
+            field=".checkpoint.path",
+            holds=lambda spec: any(
+                lies_under(spec.checkpoint.path, mount.mount_path)
+                for mount in spec.template.spec.containers[0].volume_mounts
+            ),
+        ),
+    )
+    strategy: Strategy = Field(
+        default=Strategy.ALL_REDUCE, description="How gradients of the workers meet."
+    )
+    launcher: Launcher = Field(
+        default=Launcher.LIBRARY,
+        description="How the command of the template is run: Library = under the ebbtide runtime.",
+    )
+    work: Work = Field(description="The amount of work.")
+    elastic_policy: ElasticPolicy = Field(description="How many workers train.")
+    capacity: Capacity = section(Capacity, "Where workers may run.")
+    processes_per_worker: Annotated[
+        Literal["Auto"] | Int, Field(json_schema_extra={"x-kubernetes-int-or-string": True})
+    ] = Field(
+        default="Auto",
+        description="Processes in one worker, each one rank. Auto: the nvidia.com/gpu limit of the"
+        " first container, at least 1.",
+    )
+    checkpoint: Checkpoint = section(Checkpoint, "Where and how often the state is saved.")
+    suspend: StrictBool = Field(
+        default=False, description="True: save, delete every pod and wait. False: run."
+    )
+    managed_by: Annotated[str, StringConstraints(max_length=63, pattern=_OWNER)] = Field(
+        default=CONTROLLER,
+        description="The controller in charge, as domain/path. Another value than the default:"
+        " Ebbtide leaves the job alone. Cannot be changed.",
+    )
+    backoff_limit: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = Field(
+        default=6,
+        description="The job fails after more failures than this. Revocations never count.",
+    )
+    active_deadline_seconds: Positive | None = Field(
+        default=None,
+        description="The job is ended as Failed so many seconds after it started to train; the"
+        " clock starts anew on resume.",
+    )
+    ttl_seconds_after_finished: Count | None = Field(
+        default=None, description="The job is deleted so many seconds after its end."
+    )
+    clean_pod_policy: CleanPodPolicy = Field(
+        default=CleanPodPolicy.RUNNING,
+        description="At the end: Running deletes pods that still run, All every pod, None keeps"
+        " the pods and stops what still runs.",
+    )
+    template: Template = Field(
+        description="The pod of one worker, a PodTemplateSpec. A change while the job runs counts"
+        " from the next resume on."
+    )
+
+
+def is_job_name(name: str) -> bool:
+    """Tell whether names of pods, hosts and services can be built from a job's name."""
+    return len(name) <= NAME_LIMIT and _NAME.fullmatch(name) is not None
+
+
+def is_plain_path(path: str) -> bool:
+    """Tell whether a text is an absolute path without detours."""
+    return _PATH.fullmatch(path) is not None and _DOTS.search(path) is None
+
+
+def is_process_count(value: int | str) -> bool:
+    """Tell whether a value of processesPerWorker can be used."""
+    return value == "Auto" if isinstance(value, str) else 1 <= value <= MAX_PROCESSES
+
+
+def lies_under(path: str, folder: str) -> bool:
+    """Tell whether a path is a folder or in it."""
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def gives_all_a_sample(work: Work, policy: ElasticPolicy, processes: int | str) -> bool:
+    """Tell whether each process is sure of a sample in each step, as far as the spec tells."""
+    declared = processes if isinstance(processes, int) else 1
+    return work.global_batch_size >= policy.max_replicas * declared
+
+
+_FIXED: Final = (
+    "strategy", "launcher", "work", "processesPerWorker", "checkpoint.path", "backoffLimit",
+    "activeDeadlineSeconds", "cleanPodPolicy",
+)  # fmt: skip
+_OPTIONAL: Final = ("activeDeadlineSeconds",)
+
+
+def _fixed(field: str) -> Rule:
+    """Return the rule that a field of the spec stays as it is once the job has started."""
+    old, new = f"oldSelf.spec.{field}", f"self.spec.{field}"
+    same = f"{new} == {old}"
+    if field in _OPTIONAL:
+        same = f"has({new}) == has({old}) && (!has({new}) || {same})"
+    started = "has(oldSelf.status) && has(oldSelf.status.firstStartTime)"
+    return Rule(
+        cel=f"!({started}) || ({same})",
+        message=f"spec.{field} cannot change once the job has started: make a new job",
+        field=f".spec.{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+class TrainingJob(Schema):
+    """A TrainingJob trains one model on capacity that comes and goes."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.metadata.name.size() <= "
+            f"{NAME_LIMIT} && self.metadata.name.matches('^{_NAME.pattern}$')",
+            message="metadata.name must start with a letter, go on with lower-case letters, digits"
+            f" and hyphens, end with a letter or digit, and have at most {NAME_LIMIT} characters:"
+            " names of pods, hosts and services are built from it",
+        ),
+        *(_fixed(field) for field in _FIXED),
+    )
+    spec: Spec = Field(description="What is wanted.")
+    status: Status = Field(
+        default_factory=Status,
+        description="What is; written by the operator alone.",
+        json_schema_extra={"default": {"observedGeneration": -1}},
+    )

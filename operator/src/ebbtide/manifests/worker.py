@@ -1,0 +1,105 @@
+"""The pod of one worker: the user's template, run under our runtime on a chosen pool."""
+
+import copy
+import re
+from typing import Any, Final
+
+from ebbtide.core.values.decision import CreatePod
+from ebbtide.core.values.job import Job
+from ebbtide.core.values.pool import Pool
+from ebbtide.manifests.affinity import is_one_of, require
+from ebbtide.manifests.environment import identity, variables
+from ebbtide.manifests.metadata import pod_metadata, with_template
+from ebbtide.manifests.options import Options
+from ebbtide.manifests.token import ANY_USER, token_mount, token_volume
+from ebbtide.wire.names import (
+    ENV_CHECKPOINT_PATH,
+    ENV_GPU,
+    ENV_NOTICE_SECONDS,
+    ENV_POOL,
+    ENV_PROCESSES,
+    host_name,
+)
+
+RUNTIME: Final = "ebbtide.runtime.worker"
+_INTERPRETER: Final = re.compile(r"(.*/)?python(3(\.[0-9]+)?)?")
+
+Json = dict[str, Any]
+
+
+def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
+    """Return the pod of one attempt of a worker."""
+    if action.pool is None:
+        raise ValueError(f"{job.key}: a worker needs a pool, worker {action.index} has none")
+    spec: Json = copy.deepcopy(dict(job.template["spec"]))
+    containers: list[Json] = spec["containers"]
+    containers[0] = _trainer(containers[0], job, action, options=options)
+    for container in (*containers, *(spec.get("initContainers") or ())):
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(job, ANY_USER)]
+    spec["restartPolicy"] = "Never"
+    spec["hostname"] = host_name(job=job.key.name, role=str(action.role), index=action.index)
+    spec.setdefault("automountServiceAccountToken", False)
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = int(action.pool.notice.total_seconds())
+    _place(spec, action.pool)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": with_template(pod_metadata(job, action), job.template),
+        "spec": spec,
+    }
+
+
+def _trainer(container: Json, job: Job, action: CreatePod, *, options: Options) -> Json:
+    """Return the first container: the same command, started by our runtime."""
+    command: list[str] = container["command"]
+    ours = [*identity(job, action), *_training(job, action.pool)]
+    names = {variable["name"] for variable in ours}
+    theirs = [entry for entry in container.get("env") or () if entry["name"] not in names]
+    rest = {key: value for key, value in container.items() if key != "args"}
+    return {
+        **rest,
+        "command": [
+            *(_python(command, options), "-m", RUNTIME, "--"),
+            *(*command, *(container.get("args") or ())),
+        ],
+        "env": [*ours, *theirs],  # ours first, so that theirs may refer to them as $(EBBTIDE_...)
+        "volumeMounts": [*(container.get("volumeMounts") or ()), token_mount()],
+    }
+
+
+def _python(command: list[str], options: Options) -> str:
+    """Return the interpreter that the script itself is written for, when the command names it."""
+    return command[0] if _INTERPRETER.fullmatch(command[0]) else options.python
+
+
+def _training(job: Job, pool: Pool | None) -> list[Json]:
+    values = {
+        ENV_CHECKPOINT_PATH: job.checkpoint_path,
+        ENV_PROCESSES: str(job.processes_per_worker),
+    }
+    if pool is not None:
+        values |= {
+            ENV_POOL: pool.name,
+            ENV_GPU: pool.gpu_type,
+            ENV_NOTICE_SECONDS: f"{pool.notice.total_seconds():g}",
+        }
+    return variables(values)
+
+
+def _place(spec: Json, pool: Pool) -> None:
+    """Bind a pod to a pool. Where the template demands another node, no node is right: it waits."""
+    asked: dict[str, str] = spec.get("nodeSelector") or {}
+    clashing = {
+        key: value for key, value in pool.node_selector.items() if asked.get(key, value) != value
+    }
+    spec["nodeSelector"] = {**pool.node_selector, **asked}
+    if clashing:
+        spec["affinity"] = require(spec.get("affinity"), is_one_of(clashing))
+    tolerations = list(spec.get("tolerations") or ())
+    for toleration in pool.tolerations:
+        if toleration not in tolerations:
+            tolerations.append(dict(toleration))
+    if tolerations:
+        spec["tolerations"] = tolerations
