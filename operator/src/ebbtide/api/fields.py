@@ -85,5 +85,12 @@ def as_decimal(money: str) -> Decimal:
 
 
 def section(model: type[Schema], description: str) -> Any:  # noqa: ANN401 -- a pydantic default, typed by its annotation
-    """Return a field that may be left out: the defaults of its own fields then fill it."""
-    return Field(default_factory=model, description=description, json_schema_extra={"default": {}})
+    """
+    Return a field that may be left out, which gives all its parts their defaults.
+
+    The default is spelt out in full: the API server tests the rules on it as it stands.
+    """
+    default = model().model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Field(
+        default_factory=model, description=description, json_schema_extra={"default": default}
+    )

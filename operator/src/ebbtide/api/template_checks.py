@@ -43,7 +43,10 @@ def _gpu_errors(trainer: Container) -> Iterator[FieldError]:
 def _name_errors(template: Template) -> Iterator[FieldError]:
     pod = template.spec
     for field, names in (
-        ("containers", [part.name for part in (*pod.containers, *pod.init_containers)]),
+        (
+            "containers",
+            [*(it.name for it in pod.containers), *(it.name for it in pod.init_containers)],
+        ),
         ("volumes", [volume.name for volume in pod.volumes]),
     ):
         for name in sorted({name for name in names if names.count(name) > 1}):
