@@ -89,8 +89,10 @@ class Kubelet:
         )
 
     async def run(self) -> None:
-        """Be a node until cancelled or powered off; afterwards no process of it is left."""
-        self._addresses.add(self.shape.ip)
+        """Be a node until cancelled or powered off; afterwards no process of it is left.
+
+        The node's own address belongs to whoever made the node; the pods' come and go with them.
+        """
         off = asyncio.create_task(self._off.wait())
         living = asyncio.create_task(self._live())
         try:
@@ -105,7 +107,6 @@ class Kubelet:
             for worker in self._workers.values():
                 await worker.closed()
             await self._logs.stop()
-            self._addresses.remove(self.shape.ip)
 
     async def _live(self) -> None:
         port = await self._logs.start(self.shape.ip)

@@ -123,8 +123,9 @@ def script(sandbox: Sandbox, *, shared: Iterable[str], devices: Sequence[Path]) 
         (folders if mount.source.is_dir() else files).append(mount.target)
     folders += [str(Path(file).parent) for file in files]
     return f"""
-fail() {{ printf '%s\\n' "$*" | tr '\\n' ' ' >&0; exit 128; }}
-try() {{ said=$("$@" 2>&1 </dev/null) || fail "$said"; }}
+exec 3>&0 </dev/null
+fail() {{ printf '%s\\n' "$*" >&3; exit 128; }}
+try() {{ said=$("$@" 2>&1 3>&-) || fail "$said"; }}
 host_path=$PATH
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 unset LD_PRELOAD
@@ -153,9 +154,10 @@ rm -f /.mounts
 mkdir -p {shlex.quote(sandbox.working_folder)}
 cd {shlex.quote(sandbox.working_folder)} || fail "no working directory"
 PATH=$host_path
-command -v -- "$1" >/dev/null || {{ echo {NOT_FOUND} >&0; exit 128; }}
-echo {BEGUN} >&0
-exec "$@" </dev/null
+unset host_path said file OLDPWD
+command -v -- "$1" >/dev/null || {{ echo {NOT_FOUND} >&3; exit 128; }}
+echo {BEGUN} >&3
+exec "$@" 3>&-
 """
 
 

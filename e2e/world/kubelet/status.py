@@ -188,8 +188,12 @@ def pod_status(report: PodReport, *, now: str) -> Json:
     pod, outcome = report.pod, report.outcome
     before = pod.get("status", {})
     policy = pod["spec"].get("restartPolicy", "Always")
+    now_in = phase(policy, init=report.init, main=report.main, ended=report.ended)
+    if now_in in TERMINAL and not report.ended:
+        # The end of a pod is told once, when its reason is known too.
+        now_in = RUNNING if any(record.ended for record in report.main) else PENDING
     found: Json = {
-        "phase": phase(policy, init=report.init, main=report.main, ended=report.ended),
+        "phase": now_in,
         "observedGeneration": pod["metadata"].get("generation"),
         "startTime": report.started_at,
         "hostIP": report.host_ip,

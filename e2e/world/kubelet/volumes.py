@@ -50,12 +50,12 @@ def mounts(
 
 
 async def _lay_out(volume: Json, sources: Sources) -> Path:
-    folder = sources.context.folder / "volumes" / volume["name"]
+    folder: Path = sources.context.folder / "volumes" / volume["name"]
     match volume:
         case {"hostPath": source}:
             return _host_path(source)
         case {"persistentVolumeClaim": source}:
-            return await _claimed(str(source["claimName"]), sources)
+            return await _claimed(source["claimName"], sources)
         case {"emptyDir": _}:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(EMPTY_DIR_MODE)
