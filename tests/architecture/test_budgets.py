@@ -110,7 +110,8 @@ def test_the_list_of_exceptions_only_shrinks() -> None:
 
 
 def test_there_is_nearly_as_much_test_as_source() -> None:
-    num_source = num_lines(*SOURCES)
+    # The local world is on neither side: it serves the demo as much as the tests.
+    num_source = num_lines(*(folder for folder in SOURCES if folder != "e2e/world"))
     num_test = num_lines(*TESTS)
 
     assert num_test >= TESTS_TO_SOURCES * num_source, f"{num_test} to {num_source} lines"
