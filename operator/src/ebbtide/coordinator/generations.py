@@ -157,7 +157,9 @@ def _watch_wishes(state: State, generation: Generation, *, now: float, out: Outb
     ]
     if leaving:
         note_trouble(state, cause="left", worker=leaving[0], now=now)
-        _end(state, generation, ending=Ending.SOFT, why=f"{leaving[0]} leaves", out=out)
+        # One that is still forming has no step boundary to meet at: nothing is lost by a break.
+        ending = Ending.HARD if generation.formed_at is None else Ending.SOFT
+        _end(state, generation, ending=ending, why=f"{leaving[0]} leaves", out=out)
         return
     if generation.stepping_at is None:
         return  # let it make at least one step before it is changed at will
