@@ -1,0 +1,139 @@
+"""TrainingJobs and CapacityPools as they were last seen."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ebbtide.api.convert import parse_job, parse_pool
+from ebbtide.api.status import parse_status
+from ebbtide.cluster.shapes import parse_version
+from ebbtide.core.values.errors import InvalidManifestError
+from ebbtide.core.values.job import BrokenJob, Job, JobKey
+from ebbtide.core.values.pool import Pool
+from ebbtide.core.values.status import JobStatus
+
+logger = logging.getLogger(__name__)
+
+Body: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One version of a job object."""
+
+    version: int
+    job: Job | BrokenJob
+    status: JobStatus
+    stored: Body  # the status as the API server has it
+
+
+class JobRecords:
+    """All jobs; an object is replaced by a newer version of itself only."""
+
+    def __init__(self, changed: Callable[[JobKey], None]) -> None:
+        self._changed = changed
+        self._records: dict[JobKey, JobRecord] = {}
+
+    def get(self, key: JobKey) -> JobRecord | None:
+        """The job as last seen."""
+        return self._records.get(key)
+
+    def known(self) -> tuple[JobKey, ...]:
+        """All jobs."""
+        return tuple(self._records)
+
+    def put(self, body: Body) -> JobRecord:
+        """Take a version of a job; return the newest one that is known."""
+        meta = body["metadata"]
+        key = JobKey(meta["namespace"], meta["name"])
+        version = parse_version(meta.get("resourceVersion", ""))
+        old = self._records.get(key)
+        if old is not None and old.version >= version:
+            return old
+        stored = body.get("status") or {}
+        record = JobRecord(
+            version=version,
+            job=parse_job(body),
+            status=parse_status(stored),
+            stored=stored,
+        )
+        self._records[key] = record
+        self._changed(key)
+        return record
+
+    def drop(self, key: JobKey, uid: str = "") -> None:
+        """Take the end of a job."""
+        old = self._records.get(key)
+        if old is not None and uid in ("", old.job.uid):
+            del self._records[key]
+            self._changed(key)
+
+    def replace(self, bodies: Iterable[Body], *, namespace: str, version: int) -> None:
+        """Take a whole list as it was at `version`."""
+        listed = set()
+        for body in bodies:
+            listed.add(self.put(body).job.key)
+        for key in self.known():
+            inside = not namespace or key.namespace == namespace
+            if inside and key not in listed and self._records[key].version <= version:
+                self.drop(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRecord:
+    """One version of a pool object."""
+
+    version: int
+    uid: str
+    pool: Pool
+    stored: Body
+
+
+class PoolRecords:
+    """All pools: of the cluster, or those of the configuration file."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._records: dict[str, PoolRecord] = {}
+
+    def pools(self) -> tuple[Pool, ...]:
+        """Every pool, by name."""
+        return tuple(self._records[name].pool for name in sorted(self._records))
+
+    def records(self) -> tuple[PoolRecord, ...]:
+        """Every pool with what its object says."""
+        return tuple(self._records.values())
+
+    def put(self, body: Body) -> None:
+        """Take a version of a pool."""
+        meta = body["metadata"]
+        name, version = meta["name"], parse_version(meta.get("resourceVersion", ""))
+        old = self._records.get(name)
+        if old is not None and old.version >= version:
+            return
+        try:
+            pool = parse_pool(body)
+        except InvalidManifestError as error:
+            logger.warning("CapacityPool %s is left out: %s", name, error)
+            self.drop(name)
+            return
+        self._records[name] = PoolRecord(
+            version=version, uid=meta.get("uid", ""), pool=pool, stored=body.get("status") or {}
+        )
+        if old is None or old.pool != pool:
+            self._changed()
+
+    def drop(self, name: str) -> None:
+        """Take the end of a pool."""
+        if self._records.pop(name, None) is not None:
+            self._changed()
+
+    def replace(self, bodies: Iterable[Body]) -> None:
+        """Take a whole list."""
+        listed = set()
+        for body in bodies:
+            listed.add(body["metadata"]["name"])
+            self.put(body)
+        for name in self._records.keys() - listed:
+            self.drop(name)

@@ -1,0 +1,53 @@
+"""Writes a job's status: once per pass, last, and only when it says something new."""
+
+from typing import Any
+
+import msgspec
+
+from ebbtide.api.status import render_status
+from ebbtide.cluster import paths
+from ebbtide.cluster.client import Client
+from ebbtide.cluster.errors import NotFoundError
+from ebbtide.cluster.records import JobRecords
+from ebbtide.core.values.observed import Observed
+from ebbtide.core.values.status import JobStatus
+from ebbtide.wire import names
+
+
+class StatusWriter:
+    """One field manager owns the whole status."""
+
+    def __init__(self, client: Client, jobs: JobRecords) -> None:
+        self._client = client
+        self._jobs = jobs
+
+    async def write(self, observed: Observed, status: JobStatus) -> bool:
+        """
+        Write what changed; tell whether anything was.
+
+        Raises:
+            ConflictError: the job is not the one that was looked at any more.
+        """
+        new = render_status(status)
+        if new == render_status(observed.status) and observed.status.observed_generation >= 0:
+            return False
+        job = observed.job
+        body: dict[str, Any] = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.TRAINING_JOB,
+            "metadata": {
+                "name": job.key.name,
+                "namespace": job.key.namespace,
+                "uid": job.uid,
+                "resourceVersion": job.resource_version,
+            },
+            "status": new,
+        }
+        path = paths.job(job.key.namespace, job.key.name) + "/status"
+        try:
+            found = await self._client.apply(path, body, manager=names.FIELD_MANAGER)
+        except NotFoundError:
+            self._jobs.drop(job.key, job.uid)
+            return False
+        self._jobs.put(msgspec.json.decode(found))
+        return True

@@ -1,0 +1,144 @@
+"""
+List, then watch, for as long as the process lives.
+
+Bookmarks keep a quiet watch alive and its version young. A watch that says nothing for
+`silent_seconds` is dead whatever its connection claims: we list again. So we do when the history
+that we ask for is gone (410), and after any answer that we do not understand.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from ebbtide.cluster.client import Client
+from ebbtide.cluster.errors import ClusterError, ForbiddenError, GoneError, UnavailableError
+from ebbtide.cluster.shapes import AnyShape, ErrorShape, Page, WatchLine, parse_version
+
+PAGE: Final = 500
+SERVER_SECONDS: Final = 240  # how long the server keeps one watch open, at least
+_FIRST_DELAY: Final = 0.5
+_LONGEST_DELAY: Final = 15.0
+_FORBIDDEN_DELAY: Final = 60.0
+_GONE: Final = 410
+
+logger = logging.getLogger(__name__)
+
+
+class Sink(Protocol):
+    """Where a watch puts what it finds."""
+
+    def read(self, item: msgspec.Raw) -> Any:
+        """Turn one object into what `listed` takes."""
+
+    def listed(self, items: list[Any], version: int) -> None:
+        """Take everything that there is."""
+
+    def seen(self, kind: str, found: msgspec.Raw) -> str:
+        """Take one object, ADDED, MODIFIED or DELETED; return its resourceVersion."""
+
+    def refused(self) -> bool:
+        """Tell whether we can do without, having no right to watch this."""
+
+
+class Watch:
+    """One endless watch of one address."""
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        sink: Sink,
+        *,
+        params: Mapping[str, str] | None = None,
+        time: Callable[[], float] | None = None,
+    ) -> None:
+        self.path = path
+        self.synced = asyncio.Event()
+        self._client = client
+        self._sink = sink
+        self._params = dict(params or {})
+        self._time = time or asyncio.get_running_loop().time
+        self._heard = self._time()
+        self._delay = _FIRST_DELAY
+        self._lines: msgspec.json.Decoder[WatchLine] = msgspec.json.Decoder(WatchLine)
+        self._pages: msgspec.json.Decoder[Page] = msgspec.json.Decoder(Page)
+        self._metas: msgspec.json.Decoder[AnyShape] = msgspec.json.Decoder(AnyShape)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last said anything."""
+        return self._time() - self._heard
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                version = await self._follow(version)
+                self._delay = _FIRST_DELAY
+            except GoneError:
+                version = ""
+            except ForbiddenError as error:
+                logger.error("no right to watch %s: %s", self.path, error)  # noqa: TRY400 -- said
+                if self._sink.refused():
+                    self.synced.set()
+                version = ""
+                await asyncio.sleep(_FORBIDDEN_DELAY)
+            except (ClusterError, msgspec.MsgspecError, ValueError) as error:
+                logger.warning("the watch of %s starts again: %s", self.path, error)
+                version = ""
+                await self._pause()
+
+    async def _pause(self) -> None:
+        chance = random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, not a secret
+        await asyncio.sleep(self._delay * chance)
+        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+
+    async def _list(self) -> str:
+        items: list[Any] = []
+        page, version = "", ""
+        while True:
+            params = {**self._params, "limit": str(PAGE)} | ({"continue": page} if page else {})
+            found = self._pages.decode(await self._client.read(self.path, params))
+            self._heard = self._time()
+            items += [self._sink.read(item) for item in found.items or ()]
+            version, page = found.metadata.resource_version, found.metadata.next_page
+            if not page:
+                break
+        self._sink.listed(items, parse_version(version))
+        self.synced.set()
+        return version
+
+    async def _follow(self, version: str) -> str:
+        """Watch until the server ends it; return the version to go on from."""
+        seconds = SERVER_SECONDS + random.randrange(60)  # noqa: S311 -- jitter, not a secret
+        params = self._params | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        async with self._client.stream(self.path, params) as lines:
+            self._heard = self._time()
+            async for text in lines:
+                self._heard = self._time()
+                version = self._take(text) or version
+        return version
+
+    def _take(self, text: bytes) -> str:
+        line = self._lines.decode(text)
+        if line.type == "ERROR":
+            error = msgspec.json.decode(line.object, type=ErrorShape)
+            if error.code == _GONE:
+                raise GoneError(error.message)
+            raise UnavailableError(error.message)
+        self._delay = _FIRST_DELAY
+        if line.type == "BOOKMARK":
+            return self._metas.decode(line.object).metadata.resource_version
+        return self._sink.seen(line.type, line.object)

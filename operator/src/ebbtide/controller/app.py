@@ -1,0 +1,250 @@
+"""
+The operator's process: starts everything, and ends it in order.
+
+Watches run always, so that a standby knows the cluster already; what acts runs only while we lead.
+kopf ends last: it cancels every task that began after its own start.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import kopf
+
+from ebbtide.cluster.client import Client, Login
+from ebbtide.cluster.coordinator_client import CoordinatorClient
+from ebbtide.cluster.errors import ClusterError
+from ebbtide.cluster.live import LiveCluster, Scope
+from ebbtide.controller import clock
+from ebbtide.controller.handlers import Caches, make_settings, register
+from ebbtide.controller.kopf_login import log_in
+from ebbtide.controller.metrics import Metrics
+from ebbtide.controller.reconcile import Reconciler
+from ebbtide.controller.server import Server
+from ebbtide.controller.settings import Configuration
+from ebbtide.controller.work_queue import WorkQueue
+from ebbtide.controller.workers import Workers
+from ebbtide.core.values.job import JobKey
+from ebbtide.core.values.observed import Observed
+from ebbtide.core.values.status import JobStatus
+from ebbtide.manifests.options import Options
+
+WATCH_LIMIT: Final = 150.0  # a watch that heard nothing for so long makes us unhealthy
+RESYNC_SECONDS: Final = 300.0
+_START_RETRY: Final = 2.0
+_STOP_SECONDS: Final = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppOptions:
+    """What the command line says."""
+
+    configuration: Configuration = field(default_factory=Configuration)
+    login: Login = field(default_factory=Login)
+    host: str = ""
+    health_port: int = 8081
+    metrics_port: int = 8080
+    workers: int = 16
+
+
+class App:
+    """One operator."""
+
+    def __init__(self, options: AppOptions) -> None:
+        self._options = options
+        self._configuration = options.configuration
+        self.metrics = Metrics()
+        self.health = Server(host=options.host, port=options.health_port)
+        self.exporter = Server(host=options.host, port=options.metrics_port)
+        self.ready = asyncio.Event()  # leading, and everything is known
+        self._stop = asyncio.Event()
+        self._kopf_stop = asyncio.Event()
+        self._queue: WorkQueue[JobKey] = WorkQueue()
+        self._failed = False
+
+    def stop(self) -> None:
+        """Begin the end."""
+        self._stop.set()
+
+    async def run(self) -> int:
+        """Run until stopped; return the exit status."""
+        self._catch_signals()
+        async with Client(self._options.login) as client:
+            cluster = self._make_cluster(client)
+            self._serve(cluster)
+            await self.health.start()
+            await self.exporter.start()
+            logger.info(
+                "health on port %d, metrics on port %d", self.health.port, self.exporter.port
+            )
+            watches = [self._task(watch.run(), watch.path) for watch in cluster.watches]
+            try:
+                await self._until_stopped([*watches, self._task(self._lead(cluster), "leading")])
+            finally:
+                await cluster.close()
+                await self.health.stop()
+                await self.exporter.stop()
+        logger.info("stopped")
+        return 1 if self._failed else 0
+
+    def _make_cluster(self, client: Client) -> LiveCluster:
+        return LiveCluster(
+            client,
+            scope=Scope(namespaces=self._configuration.namespaces, pools=self._configuration.pools),
+            options=Options(coordinator_image=self._configuration.coordinator_image),
+            dial=lambda host, port, token: CoordinatorClient(host=host, port=port, token=token),
+            clock=clock.now,
+            wake=self._queue.add,
+        )
+
+    def _serve(self, cluster: LiveCluster) -> None:
+        def age() -> float:
+            return max(watch.age for watch in cluster.watches)
+
+        def check_health() -> str:
+            silent = [watch.path for watch in cluster.watches if watch.age > WATCH_LIMIT]
+            return f"no news for {WATCH_LIMIT:.0f} s from {', '.join(silent)}" if silent else ""
+
+        def check_ready() -> str:
+            unread = [watch.path for watch in cluster.watches if not watch.synced.is_set()]
+            return f"not listed yet: {', '.join(unread)}" if unread else ""
+
+        def refresh() -> None:
+            self.metrics.queue_depth.set(len(self._queue))
+            self.metrics.watch_age.set(age())
+
+        self.health.probe("/healthz", check_health)
+        self.health.probe("/readyz", check_ready)
+        self.exporter.metrics(self.metrics.registry, refresh)
+
+    async def _lead(self, cluster: LiveCluster) -> None:
+        await cluster.synced()
+        await self._prime_until_done(cluster)
+        reconciler = Reconciler(
+            cluster,
+            settings=self._configuration.settings,
+            clock=clock.now,
+            seen=self._saw,
+        )
+
+        async def make_pass(key: JobKey) -> timedelta | None:
+            delay = await reconciler.reconcile(key)
+            if cluster.jobs.get(key) is None:
+                self.metrics.forget(key)
+            return delay
+
+        workers = Workers(
+            self._queue, make_pass, metrics=self.metrics, number=self._options.workers
+        )
+        self.metrics.leader.set(1)
+        framework = asyncio.create_task(self._run_kopf(cluster), name="kopf")
+        tasks = [
+            self._task(workers.run(), "workers"),
+            self._task(self._resync(cluster), "resync"),
+            self._task(cluster.pool_status.run(), "pool status"),
+        ]
+        self.ready.set()
+        logger.info("at work: %d jobs, %d pods", len(cluster.jobs.known()), len(cluster.pods))
+        try:
+            await asyncio.wait([framework, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.metrics.leader.set(0)
+            await _end(tasks)
+            self._kopf_stop.set()
+            await asyncio.wait([framework], timeout=_STOP_SECONDS)
+            await _end([framework])
+
+    def _saw(self, observed: Observed, status: JobStatus) -> None:
+        self.metrics.saw(observed.job.key, status)
+
+    async def _prime(self, cluster: LiveCluster) -> bool:
+        try:
+            await cluster.prime()
+        except ClusterError as error:
+            logger.warning("jobs and pools cannot be listed: %s", error)
+            return False
+        return True
+
+    async def _prime_until_done(self, cluster: LiveCluster) -> None:
+        delay = 0.0
+        while True:
+            await asyncio.sleep(delay)
+            if await self._prime(cluster):
+                return
+            delay = _START_RETRY
+
+    async def _resync(self, cluster: LiveCluster) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            if await self._prime(cluster):
+                for key in cluster.jobs.known():
+                    self._queue.add(key)
+
+    async def _run_kopf(self, cluster: LiveCluster) -> None:
+        ready = asyncio.Event()
+        namespaces = self._configuration.namespaces
+        registry = register(
+            Caches(jobs=cluster.jobs, pools=cluster.pools),
+            login=lambda: log_in(self._options.login),
+            with_pools=not self._configuration.pools,
+        )
+        signals = self._task(self._take_signals_back(ready), "signals")
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=make_settings(namespaced=bool(namespaces)),
+                clusterwide=not namespaces,
+                namespaces=namespaces,
+                standalone=True,
+                stop_flag=self._kopf_stop,
+                ready_flag=ready,
+            )
+        finally:
+            await _end([signals])
+
+    async def _take_signals_back(self, ready: asyncio.Event) -> None:
+        """Replace kopf's handlers of signals: it would end with everything else still running."""
+        await ready.wait()
+        self._catch_signals()
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.stop)
+
+    def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(work, name=name)
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
+        stopping = asyncio.create_task(self._wait(self._stop.wait), name="stop")
+        try:
+            await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set():
+                self._failed = True
+                for task in tasks:
+                    if task.done() and not task.cancelled():
+                        logger.error(
+                            "%s ended by itself", task.get_name(), exc_info=task.exception()
+                        )
+        finally:
+            # The leading task first: it stops kopf last, after everything that acts.
+            await _end([tasks[-1]])
+            await _end([stopping, *tasks[:-1]])
+
+    @staticmethod
+    async def _wait(waiting: Callable[[], Awaitable[Any]]) -> None:
+        await waiting()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,92 @@
+"""
+One pass over one job: look, decide, act, write the status once, tell.
+
+Running it twice on the same state does nothing the second time. Nothing is remembered between
+passes.
+"""
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from ebbtide.core.step import step
+from ebbtide.core.values.decision import Action, Event
+from ebbtide.core.values.job import JobKey
+from ebbtide.core.values.observed import Observed
+from ebbtide.core.values.settings import Settings
+from ebbtide.core.values.status import JobStatus
+
+AT_ONCE: Final = timedelta(0)
+
+
+class OutcomeLike(Protocol):
+    """What the cluster said to our actions."""
+
+    @property
+    def rejected(self) -> str:
+        """Why the API server refuses our pod."""
+
+    @property
+    def foreign(self) -> AbstractSet[str]:
+        """Names of ours that somebody else has."""
+
+    @property
+    def again(self) -> bool:
+        """Something must be looked at again at once."""
+
+
+class Cluster(Protocol):
+    """What a pass needs of the cluster."""
+
+    async def observe(self, key: JobKey) -> Observed | None:
+        """Return what there is of a job; None when it is gone."""
+
+    async def act(self, observed: Observed, actions: Sequence[Action]) -> OutcomeLike:
+        """Carry out what was decided."""
+
+    async def write_status(self, observed: Observed, status: JobStatus) -> bool:
+        """Write what changed; tell whether anything was."""
+
+    async def tell(self, observed: Observed, events: Sequence[Event]) -> None:
+        """Write events on the job."""
+
+
+class Reconciler:
+    """Passes over jobs of one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        settings: Settings,
+        clock: Callable[[], datetime],
+        seen: Callable[[Observed, JobStatus], None] = lambda _observed, _status: None,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._clock = clock
+        self._seen = seen
+
+    async def reconcile(self, key: JobKey) -> timedelta | None:
+        """Make one pass; return when to come back without being called, None = never."""
+        observed = await self._cluster.observe(key)
+        if observed is None:
+            return None
+        now = self._clock()
+        decision = step(observed, now=now, settings=self._settings)
+        outcome = await self._cluster.act(observed, decision.actions)
+        if outcome.rejected or outcome.foreign:
+            # What the server refused belongs into the status; nothing is tried again in this pass.
+            observed = replace(
+                observed,
+                rejected=outcome.rejected,
+                foreign=observed.foreign | outcome.foreign,
+            )
+            decision = step(observed, now=now, settings=self._settings)
+        if decision.status is not None:
+            await self._cluster.write_status(observed, decision.status)
+            self._seen(observed, decision.status)
+        await self._cluster.tell(observed, decision.events)
+        return AT_ONCE if outcome.again else decision.requeue_after
