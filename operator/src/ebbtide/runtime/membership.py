@@ -186,6 +186,8 @@ class Membership:
         """Say that this process holds still: at the start, and after each generation."""
         with self._changed:
             now = self._now
+            if isinstance(now.offer, Form):
+                return  # it was put into a generation meanwhile; `wait_for_form` has the news
             now.phase = Phase.IDLE
             now.generation, now.step, now.holds_state = generation, step, holds_state
             now.checkpoint_step = max(checkpoint_step, now.commit.step if now.commit else -1)
