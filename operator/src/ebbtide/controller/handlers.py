@@ -17,7 +17,7 @@ from ebbtide.wire import names
 
 DELETED: Final = "DELETED"
 SILENT_SECONDS: Final = 70.0
-SERVER_SECONDS: Final = 240.0
+SERVER_SECONDS: Final = 240  # the API takes whole seconds only
 CLIENT_SECONDS: Final = 300.0
 CONNECT_SECONDS: Final = 10.0
 REQUEST_SECONDS: Final = 30.0
