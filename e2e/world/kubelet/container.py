@@ -115,7 +115,7 @@ class Container:
     async def reaped(self) -> None:
         """Wait until no process of the container is left."""
         if self._process is not None:
-            await asyncio.shield(self._process.ended)
+            await self._process.end()
 
     async def keep(self, *, restarts: Callable[[int], bool]) -> None:
         """Run the container until its end is one that calls for no other run, or the pod stops."""
@@ -168,12 +168,12 @@ class Container:
     async def _follow(
         self, process: Process, command: list[str], variables: dict[str, str], *, started: str
     ) -> int:
-        said = await process.begun
+        said = await process.begin()
         record = self.record
         record.container_id = f"process://{self._context.uid[:8]}-{record.name}-{process.pid}"
         record.image_id = record.image
         if said:
-            await process.ended
+            await process.end()
             if said == sandbox.NOT_FOUND:
                 said = (
                     "failed to create containerd task: failed to create shim task: unable to "
@@ -186,7 +186,7 @@ class Container:
         self._around.changed()
         probing = asyncio.ensure_future(self._probe(process, variables))
         try:
-            code = await process.ended
+            code = await process.end()
         finally:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)

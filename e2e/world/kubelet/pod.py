@@ -78,6 +78,7 @@ class PodWorker:
         self._started_at = before.get("startTime") or clock.to_seconds(node.clock())
         self._deleted = asyncio.Event()
         self._gone = False
+        self._killed = False
         self._ended = False
         self._has_sandbox = bool(before.get("podIP"))
         self._outcome: Outcome | None = None
@@ -124,6 +125,9 @@ class PodWorker:
 
     def kill(self) -> None:
         """Lose every process at once, as when the power goes."""
+        if self._killed:
+            return  # a second cancellation would cut the clean-up short
+        self._killed = True
         self._around.stopping.set()
         for container in self._containers:
             container.kill()
@@ -311,6 +315,7 @@ class PodWorker:
             "gracePeriodSeconds": 0,
             "preconditions": {"uid": self._context.uid},
         }
+        await asyncio.to_thread(shutil.rmtree, self._context.folder, ignore_errors=True)
         while not self._gone:
             try:
                 await self._node.link.request("DELETE", self._context.path, options)
@@ -322,7 +327,6 @@ class PodWorker:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 break
-        await asyncio.to_thread(shutil.rmtree, self._context.folder, ignore_errors=True)
 
     # ------------------------------------------------------------------ status
 

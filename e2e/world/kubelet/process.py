@@ -35,11 +35,10 @@ class Process:
     def __init__(
         self, command: Sequence[str], sandbox: Sandbox, *, environment: Mapping[str, str], log: Path
     ) -> None:
-        """Start; `begun` and `ended` tell how it goes on."""
+        """Start; `begin` and `end` tell how it goes on."""
         loop = asyncio.get_running_loop()
-        self.begun: asyncio.Future[str] = loop.create_future()
-        """Empty when the command was started, else why not."""
-        self.ended: asyncio.Future[int] = loop.create_future()
+        self._begun: asyncio.Future[str] = loop.create_future()
+        self._ended: asyncio.Future[int] = loop.create_future()
         self._loop = loop
         self._log = log
         self._to_terminate = False
@@ -57,6 +56,14 @@ class Process:
         """The process outside the container; PID 1 is its only child."""
         return self._popen.pid
 
+    async def begin(self) -> str:
+        """Return nothing as soon as the command runs, else why it never did."""
+        return await asyncio.shield(self._begun)
+
+    async def end(self) -> int:
+        """Return the exit code when no process of the container is left."""
+        return await asyncio.shield(self._ended)
+
     def first_pid(self) -> int | None:
         """Return PID 1 of the container, by the number that it has outside."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
@@ -68,19 +75,19 @@ class Process:
 
     def terminate(self) -> None:
         """Send SIGTERM to PID 1, once the command runs: the shell before it would ignore it."""
-        if self.begun.done():
+        if self._begun.done():
             self._signal(signal.SIGTERM)
         else:
             self._to_terminate = True
 
     def kill(self) -> None:
         """End every process of the container; not its group, for some leave that."""
-        if not self.ended.done() and not self._signal(signal.SIGKILL):
+        if not self._ended.done() and not self._signal(signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 self._popen.kill()
 
     def _signal(self, number: signal.Signals) -> bool:
-        pid = None if self.ended.done() else self.first_pid()
+        pid = None if self._ended.done() else self.first_pid()
         if pid is None:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -96,8 +103,8 @@ class Process:
             said = ""
         elif not said:
             said = "the container ended while it was set up"
-        if not self.begun.done():
-            self.begun.set_result(said)
+        if not self._begun.done():
+            self._begun.set_result(said)
         if self._to_terminate:
             self._signal(signal.SIGTERM)
 
@@ -109,8 +116,8 @@ class Process:
             code = 128 - code
         elif code == 1 and _strip(self._log, KILLED_WORDS):
             code = KILLED
-        if not self.ended.done():
-            self.ended.set_result(code)
+        if not self._ended.done():
+            self._ended.set_result(code)
 
 
 def _spawn(
