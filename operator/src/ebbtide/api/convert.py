@@ -8,6 +8,7 @@ and what would be right. Nothing a user can write makes this module fail in anot
 import hashlib
 import json
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -24,6 +25,7 @@ from ebbtide.core.values.pool import Pool
 
 HASH_LENGTH: Final = 16
 _SHOWN: Final = 80
+_PLAIN: Final = re.compile("[A-Za-z0-9]+")
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 Manifest = Mapping[str, Any]
@@ -165,13 +167,11 @@ def _field_errors(error: ValidationError) -> Iterator[FieldError]:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """Return a path as people write it; names of union branches are left out."""
+    """Return a path as people write it."""
     path = "spec"
     for step in location:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif not step.startswith(("literal[", "constrained-", "int", "function-")):
-            path += f".{step}"
+        plain = isinstance(step, str) and _PLAIN.fullmatch(step)
+        path += f".{step}" if plain else f"[{step}]"
     return path
 
 

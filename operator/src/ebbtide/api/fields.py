@@ -66,7 +66,6 @@ class Open(Schema):
     model_config = ConfigDict(extra="allow", alias_generator=to_camel, frozen=True)
 
 
-Int = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -77,16 +77,51 @@ class InitContainer(Open):
     name: TemplateName = Field(description="Name of the container.")
 
 
+class Requirement(Open):
+    """One demand on a node's labels."""
+
+
+class Term(Open):
+    """Demands that a node must meet together."""
+
+    match_expressions: list[Requirement] = Field(
+        default_factory=list, description="Demands on labels."
+    )
+
+
+class NodeSelector(Open):
+    """Alternatives of which a node must meet one."""
+
+    node_selector_terms: list[Term] = Field(default_factory=list, description="Alternatives.")
+
+
+class NodeAffinity(Open):
+    """Which nodes are right."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector = Field(
+        default_factory=NodeSelector, description="What a node must have."
+    )
+
+
+class Affinity(Open):
+    """Where pods go, by nodes and by other pods."""
+
+    node_affinity: NodeAffinity = Field(
+        default_factory=NodeAffinity, description="Which nodes are right."
+    )
+
+
 class PodSpec(Open):
     """The pod."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="has(self.containers[0].command) && size(self.containers[0].command) > 0",
+            cel="has(self.containers[0].command) && size(self.containers[0].command) > 0 &&"
+            " self.containers[0].command[0] != ''",
             message="the first container needs a command, as in [python, train.py]: the entrypoint"
             " of an image cannot be known",
             field=".containers",
-            holds=lambda pod: bool(pod.containers[0].command),
+            holds=lambda pod: bool(pod.containers[0].command and pod.containers[0].command[0]),
         ),
         Rule(
             cel="!has(self.restartPolicy) || self.restartPolicy == 'Never'",
@@ -112,6 +147,9 @@ class PodSpec(Open):
     )
     node_selector: dict[str, str] = Field(
         default_factory=dict, description="Labels that a node must have, beside those of the pool."
+    )
+    affinity: Affinity = Field(
+        default_factory=Affinity, description="Where pods go, by nodes and by other pods."
     )
     tolerations: list[Toleration] = Field(
         default_factory=list, description="Tolerations, beside those of the pool."

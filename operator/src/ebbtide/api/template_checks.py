@@ -11,6 +11,10 @@ from ebbtide.wire.names import TOKEN_PATH
 LASTING: Final = ("persistentVolumeClaim", "hostPath", "nfs", "csi")
 """Kinds of volume that outlive a pod."""
 MAX_GPUS: Final = 64
+_OURS: Final = {
+    "activeDeadlineSeconds": "the job's own deadline is spec.activeDeadlineSeconds",
+    "nodeName": "nodes are chosen by spec.capacity and nodeSelector",
+}
 _POD: Final = "spec.template.spec"
 _TRAINER: Final = f"{_POD}.containers[0]"
 
@@ -25,6 +29,7 @@ def template_errors(spec: Spec) -> tuple[FieldError, ...]:
     return (
         *_gpu_errors(spec.template.spec.containers[0]),
         *_name_errors(spec.template),
+        *_field_errors(spec.template),
         *_checkpoint_errors(spec),
         *_token_errors(spec.template.spec.containers[0]),
     )
@@ -51,6 +56,13 @@ def _name_errors(template: Template) -> Iterator[FieldError]:
     ):
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield FieldError(f"{_POD}.{field}", f"the name {name!r} is used more than once")
+
+
+def _field_errors(template: Template) -> Iterator[FieldError]:
+    for field, why in _OURS.items():
+        value = (template.spec.model_extra or {}).get(field)
+        if value is not None:
+            yield FieldError(f"{_POD}.{field}", f"is {value!r}: must be absent, {why}")
 
 
 def _checkpoint_errors(spec: Spec) -> Iterator[FieldError]:

@@ -2,11 +2,12 @@
 
 import enum
 import re
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field, StrictBool, StringConstraints
+from pydantic import Field, PlainValidator, StrictBool, StringConstraints
+from pydantic_core import PydanticCustomError
 
-from ebbtide.api.fields import Count, Int, Label, Labels, Positive, Rule, Schema, section
+from ebbtide.api.fields import Count, Label, Labels, Positive, Rule, Schema, section
 from ebbtide.api.job_status import Status
 from ebbtide.api.template import Template
 from ebbtide.core.values.job import CleanPodPolicy, SpotUse
@@ -16,6 +17,7 @@ NAME_LIMIT: Final = 63 - len("-coordinator-0-99999")
 """The longest name of a job: names of its pods are host names and label values, at most 63."""
 MAX_WORKERS: Final = 4096
 MAX_PROCESSES: Final = 64
+PROCESSES: Final = f"Auto or a number from 1 to {MAX_PROCESSES}"
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PATH: Final = re.compile(r"(/[^/]+)+/?")
 _DOTS: Final = re.compile(r"(^|/)\.\.?(/|$)")
@@ -34,6 +36,15 @@ class Launcher(enum.StrEnum):
     """How the training command is run."""
 
     LIBRARY = "Library"
+
+
+def check_process_count(value: object) -> int | str:
+    """Return a value of processesPerWorker if it can be used."""
+    if value == "Auto":
+        return "Auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PROCESSES:
+        return value
+    raise PydanticCustomError("processes", f"must be {PROCESSES}")
 
 
 class Work(Schema):
@@ -150,9 +161,8 @@ class Spec(Schema):
         Rule(
             cel="type(self.processesPerWorker) == int ? (self.processesPerWorker >= 1 &&"
             f" self.processesPerWorker <= {MAX_PROCESSES}) : self.processesPerWorker == 'Auto'",
-            message=f"processesPerWorker must be Auto or a number from 1 to {MAX_PROCESSES}",
-            field=".processesPerWorker",
-            holds=lambda spec: is_process_count(spec.processes_per_worker),
+            message=f"processesPerWorker must be {PROCESSES}",
+            field=".processesPerWorker",  # for us, the field checks itself
         ),
         Rule(
             cel="self.work.globalBatchSize >= self.elasticPolicy.maxReplicas *"
@@ -188,9 +198,10 @@ class Spec(Schema):
     elastic_policy: ElasticPolicy = Field(description="How many workers train.")
     capacity: Capacity = section(Capacity, "Where workers may run.")
     processes_per_worker: Annotated[
-        Literal["Auto"] | Int, Field(json_schema_extra={"x-kubernetes-int-or-string": True})
+        int | str, PlainValidator(check_process_count, json_schema_input_type=Any)
     ] = Field(
         default="Auto",
+        json_schema_extra={"x-kubernetes-int-or-string": True},
         description="Processes in one worker, each one rank. Auto: the nvidia.com/gpu limit of the"
         " first container, at least 1.",
     )
@@ -234,11 +245,6 @@ def is_job_name(name: str) -> bool:
 def is_plain_path(path: str) -> bool:
     """Tell whether a text is an absolute path without detours."""
     return _PATH.fullmatch(path) is not None and _DOTS.search(path) is None
-
-
-def is_process_count(value: int | str) -> bool:
-    """Tell whether a value of processesPerWorker can be used."""
-    return value == "Auto" if isinstance(value, str) else 1 <= value <= MAX_PROCESSES
 
 
 def lies_under(path: str, folder: str) -> bool:

@@ -39,7 +39,8 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
     spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(job, ANY_USER)]
     spec["restartPolicy"] = "Never"
     spec["hostname"] = host_name(job=job.key.name, role=str(action.role), index=action.index)
-    spec.setdefault("automountServiceAccountToken", False)
+    if spec.get("automountServiceAccountToken") is None:
+        spec["automountServiceAccountToken"] = False
     if spec.get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = int(action.pool.notice.total_seconds())
     _place(spec, action.pool)
