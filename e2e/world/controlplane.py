@@ -27,7 +27,7 @@ from world.certificates import (
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -75,6 +75,13 @@ FAST_EVICTION = (
 )
 
 
+def pick_port() -> int:
+    """Pick a free port; it can still be taken before it is used, hence the retried start."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
 class ControlPlaneError(RuntimeError):
     """A server of the control plane did not start; the message holds the end of its log."""
 
@@ -93,6 +100,7 @@ class Settings:
     controllers: Sequence[str] = CONTROLLERS
     api_server_flags: Sequence[str] = FAST_EVICTION
     manager_flags: Sequence[str] = FAST_NODE_LOSS
+    pick_port: Callable[[], int] = pick_port
 
 
 @dataclass(slots=True)
@@ -197,17 +205,17 @@ class ControlPlane:
         return str(certificate), str(write_private(self.root / f"{name}.key", pair.key))
 
     def _start_servers(self) -> None:
-        self.url = f"https://{HOST}:{_pick_port()}"
-        store = f"http://{HOST}:{_pick_port()}"
+        self.url = f"https://{HOST}:{self.settings.pick_port()}"
+        store = f"http://{HOST}:{self.settings.pick_port()}"
         files = self._write_credentials()
         self._start("etcd", self._etcd_flags(store), (f"{store}/health",))
         health = (f"{self.url}/livez", f"{self.url}/readyz")
         self._start("kube-apiserver", self._api_server_flags(store, files), health)
-        port = _pick_port()
+        port = self.settings.pick_port()
         flags = self._manager_flags(port, files)
         address = (f"https://{HOST}:{port}/healthz",)
         manager = self._spawn("kube-controller-manager", flags, address)
-        port = _pick_port()
+        port = self.settings.pick_port()
         address = (f"https://{HOST}:{port}/healthz",)
         scheduler = self._spawn("kube-scheduler", self._scheduler_flags(port), address)
         self._await_health(manager)
@@ -231,7 +239,7 @@ class ControlPlane:
         return [
             f"--data-dir={self.root / 'etcd'}",
             f"--listen-client-urls={store}",
-            f"--listen-peer-urls=http://{HOST}:{_pick_port()}",
+            f"--listen-peer-urls=http://{HOST}:{self.settings.pick_port()}",
             "--unsafe-no-fsync",
         ]
 
@@ -341,13 +349,6 @@ class ControlPlane:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
-
-
-def _pick_port() -> int:
-    """Pick a free port; it can still be taken before it is used, hence the retried start."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(url: str, context: ssl.SSLContext) -> bool:

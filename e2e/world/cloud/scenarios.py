@@ -293,8 +293,6 @@ async def comeback(
     """The machine is lost; a new one comes after a while, first with 0 GPUs and no image."""
     pool, cloud = stage.machine.pool, stage.cloud
     await stage.power_off()
-    await cloud.forget(stage.machine)
-    stage.mark("node-deleted")
     pull_seconds = cloud.pace.real(stage.draw(pull))
     boot = Boot(
         provision_seconds=stage.draw(after),
@@ -303,6 +301,8 @@ async def comeback(
     )
     replacement = cloud.request(pool, boot)
     stage.record.facts["replacement"] = replacement.name
+    await cloud.forget(stage.machine)
+    stage.record.mark("node-deleted")
     if replacement.delivery is not None:
         await asyncio.wait({replacement.delivery})
     stage.mark("returned" if replacement.state is State.RUNNING else "stockout")
