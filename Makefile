@@ -29,9 +29,11 @@ setup: venv system controlplane ## Set everything up: environment, system packag
 demo: setup ## Train the digits example through revocations on a real control plane, live
 	@PYTHONPATH=$(CURDIR)/e2e $(BIN)/python -m world.demo
 
-test: venv lint types imports ## Run every test, the end-to-end ones on a real control plane included
-	@$(MAKE) system controlplane
-	@$(TESTS) all
+test: venv ## Run every test, the end-to-end ones on a real control plane included
+	@failed=; \
+	for check in lint types imports; do make $$check || failed+=" $$check"; done; \
+	$(TESTS) all || failed+=" tests"; \
+	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
 
 quick: venv lint types imports ## Run what finds most mistakes in under a minute
 	@$(TESTS) unit laws
@@ -69,9 +71,8 @@ runtime: venv ## Real worker processes that lose and regain members
 architecture: venv ## Layout, sizes, import contracts, words, documents
 	@$(TESTS) architecture
 
-e2e: venv system ## End to end, on our own control plane or on yours (CLUSTER=current uses KUBECONFIG)
+e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current uses KUBECONFIG)
 	@$(if $(filter $(CLUSTER),$(CLUSTERS)),,$(error CLUSTER is "$(CLUSTER)"; it may be: $(CLUSTERS)))
-	@$(if $(filter own,$(CLUSTER)),$(MAKE) controlplane)
 	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) e2e
 
 ##@ Upkeep

@@ -31,6 +31,8 @@ class Part:
     name: str
     folder: str
     options: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+    """The command that makes what only this part needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,12 @@ PARTS = (
     Part(name="handlers", folder="tests/handlers"),
     Part(name="runtime", folder="tests/runtime", options=("--timeout=120",)),
     # One control plane for all of them, in this process's network: never distributed.
-    Part(name="e2e", folder="e2e/tests", options=("-v", "-p", "no:xdist", "--timeout=300")),
+    Part(
+        name="e2e",
+        folder="e2e/tests",
+        options=("-v", "-p", "no:xdist", "--timeout=300"),
+        prepare=("make", "--no-print-directory", "system", "controlplane"),
+    ),
 )
 
 
@@ -119,11 +126,19 @@ def run(command: list[str]) -> int:
         signal.signal(signal.SIGTERM, former)
 
 
+def on_own_cluster() -> bool:
+    """Whether the user brings the cluster, so that none need be built here."""
+    return os.environ.get("EBBTIDE_CLUSTER") == "current"
+
+
 def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
     """Run one part and give its tally."""
     print(f"\n== {part.name}: {part.folder}", flush=True)
     if not any((ROOT / part.folder).rglob("test_*.py")):
         print(f"{part.folder} holds no test: that counts as a failure", flush=True)
+        return Tally(num_failed=1)
+    if part.prepare and not on_own_cluster() and run(list(part.prepare)) != 0:
+        print(f"{part.folder} could not be prepared: that counts as a failure", flush=True)
         return Tally(num_failed=1)
     report = REPORTS / f"{part.name}.xml"
     report.unlink(missing_ok=True)

@@ -75,6 +75,36 @@ def test_a_part_without_tests_fails(
     assert "tests/laws holds no test" in capsys.readouterr().out
 
 
+def make_part(folder: Path, *, prepare: tuple[str, ...]) -> object:
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_one.py").write_text("def test_one(): pass", encoding="utf-8")
+    return run_tests.Part(name="one", folder="tests", prepare=prepare)
+
+
+def test_a_part_that_cannot_be_prepared_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.delenv("EBBTIDE_CLUSTER", raising=False)
+
+    tally = run_tests.run_part(make_part(tmp_path, prepare=("false",)), coverage=False, extra=[])
+
+    assert tally.num_failed == 1
+    assert "could not be prepared" in capsys.readouterr().out
+
+
+def test_nothing_is_prepared_for_a_cluster_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
+    monkeypatch.setenv("EBBTIDE_CLUSTER", "current")
+
+    tally = run_tests.run_part(make_part(tmp_path, prepare=("false",)), coverage=False, extra=[])
+
+    assert str(tally) == "1 passed, 0 failed, 0 skipped"
+
+
 def test_all_runs_every_part_in_order() -> None:
     names = [part.name for part in run_tests.selected(["all"])]
 
