@@ -35,7 +35,7 @@ def encode(message: Message) -> bytes:
 class Decoder:
     """Cuts a byte stream into messages of the given (union of) types."""
 
-    def __init__(self, kinds: Any, *, limit: int = MAX_FRAME) -> None:
+    def __init__(self, kinds: object, *, limit: int = MAX_FRAME) -> None:
         self._limit = limit
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(cast("Any", kinds))
         self._buffer = bytearray()
