@@ -19,9 +19,9 @@ import msgspec
 from ebbtide.cluster import paths
 from ebbtide.cluster.cache import PodCache
 from ebbtide.cluster.children import ChildrenCache
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import ClusterError, ConflictError, NotFoundError, RejectedError
 from ebbtide.cluster.links import Links
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.reading import read_pod
 from ebbtide.cluster.shapes import PodShape
 from ebbtide.core.values.decision import (
@@ -62,7 +62,7 @@ class Actor:
 
     def __init__(
         self,
-        client: Client,
+        api: Api,
         *,
         pods: PodCache,
         children: ChildrenCache,
@@ -70,7 +70,7 @@ class Actor:
         options: Options,
         make_token: Callable[[], str] = lambda: secrets.token_hex(_TOKEN_BYTES),
     ) -> None:
-        self._client = client
+        self._api = api
         self._pods = pods
         self._children = children
         self._links = links
@@ -134,7 +134,7 @@ class Actor:
     async def _create_secret(self, job: Job) -> None:
         body = build_secret(job, self._make_token())
         with contextlib.suppress(ConflictError):  # its name has the job's UID: it is ours
-            await self._client.create(paths.within(job.key.namespace, "secrets"), body)
+            await self._api.create(paths.within(job.key.namespace, "secrets"), body)
         self._children.made_secret(job.uid)
 
     async def _apply_service(self, job: Job, attempt: int, outcome: Outcome) -> None:
@@ -148,10 +148,10 @@ class Actor:
             if known.service_uid:
                 body["metadata"]["uid"] = known.service_uid  # of another one: 409, look again
                 path = paths.service(job.key.namespace, name)
-                found = await self._client.apply(path, body, manager=names.FIELD_MANAGER)
+                found = await self._api.apply(path, body, manager=names.FIELD_MANAGER)
             else:
                 path = paths.within(job.key.namespace, "services")
-                found = await self._client.create(path, body)
+                found = await self._api.create(path, body)
         except (ConflictError, NotFoundError):
             self._children.forget(job.uid)
             outcome.again = True
@@ -162,7 +162,7 @@ class Actor:
         build = build_coordinator if action.role is Role.COORDINATOR else build_worker
         body = build(job, action, options=self._options)
         try:
-            found = await self._client.create(paths.within(job.key.namespace, "pods"), body)
+            found = await self._api.create(paths.within(job.key.namespace, "pods"), body)
         except ConflictError:
             await self._look_at_taken(job, body["metadata"]["name"], outcome)
         except NotFoundError as error:  # the namespace is gone
@@ -175,7 +175,7 @@ class Actor:
     async def _look_at_taken(self, job: Job, name: str, outcome: Outcome) -> None:
         outcome.again = True
         try:
-            found = await self._client.read(paths.pod(job.key.namespace, name))
+            found = await self._api.read(paths.pod(job.key.namespace, name))
         except NotFoundError:
             return  # gone meanwhile
         owner = msgspec.json.decode(found, type=PodShape).metadata.controller()
@@ -194,7 +194,7 @@ class Actor:
             options["gracePeriodSeconds"] = 0
         namespace = job.key.namespace
         try:
-            found = await self._client.delete(paths.pod(namespace, action.name), options)
+            found = await self._api.delete(paths.pod(namespace, action.name), options)
         except (NotFoundError, ConflictError):
             self._pods.drop(namespace, action.name, action.uid)  # gone, or a namesake now
             return
@@ -209,7 +209,7 @@ class Actor:
     ) -> None:
         body = {**change, "metadata": {**change.get("metadata", {}), "uid": uid}}
         try:
-            self._learn(await self._client.patch(paths.pod(job.key.namespace, name), body))
+            self._learn(await self._api.patch(paths.pod(job.key.namespace, name), body))
         except (NotFoundError, ConflictError):
             self._pods.drop(job.key.namespace, name, uid)
 
@@ -228,7 +228,7 @@ class Actor:
             "preconditions": {"uid": uid},
         }
         with contextlib.suppress(NotFoundError, ConflictError):  # gone, or a namesake now
-            await self._client.delete(path, options)
+            await self._api.delete(path, options)
 
     def _learn(self, found: bytes) -> None:
         pod = read_pod(msgspec.json.decode(found, type=PodShape))

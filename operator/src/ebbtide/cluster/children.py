@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from ebbtide.cluster import paths
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import NotFoundError
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.shapes import SecretShape, ServiceShape
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.manifests.token import TOKEN_KEY
@@ -39,8 +39,8 @@ class Children:
 class ChildrenCache:
     """What is known of every job's Secret and Service, by the job's UID."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, api: Api) -> None:
+        self._api = api
         self._known: dict[str, Children] = {}
 
     async def look(self, job: Job | BrokenJob) -> Children:
@@ -73,7 +73,7 @@ class ChildrenCache:
     async def token(self, key: JobKey, uid: str) -> bytes:
         """Return the job's token; `NotFoundError` when it has none yet."""
         path = paths.secret(key.namespace, names.token_secret(uid))
-        shape = msgspec.json.decode(await self._client.read(path), type=SecretShape)
+        shape = msgspec.json.decode(await self._api.read(path), type=SecretShape)
         try:
             token = base64.b64decode((shape.data or {})[TOKEN_KEY], validate=True)
         except (KeyError, binascii.Error) as error:
@@ -83,14 +83,14 @@ class ChildrenCache:
     async def _secret(self, job: Job | BrokenJob) -> bytes | None:
         try:
             path = paths.secret(job.key.namespace, names.token_secret(job.uid))
-            return await self._client.read(path)
+            return await self._api.read(path)
         except NotFoundError:
             return None
 
     async def _service(self, job: Job | BrokenJob) -> Children:
         path = paths.service(job.key.namespace, names.coordinator_service(job.key.name))
         try:
-            shape = msgspec.json.decode(await self._client.read(path), type=ServiceShape)
+            shape = msgspec.json.decode(await self._api.read(path), type=ServiceShape)
         except NotFoundError:
             return Children()
         owner = shape.metadata.controller()

@@ -119,11 +119,9 @@ class Client:
         """Post one object; `ConflictError` when its name is taken."""
         return await self._send("post", path, body=body)
 
-    async def patch(
-        self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None
-    ) -> bytes:
+    async def patch(self, path: str, body: Mapping[str, Any]) -> bytes:
         """Merge into one object."""
-        return await self._send("patch", path, body=body, params=params, content_type=MERGE)
+        return await self._send("patch", path, body=body, content_type=MERGE)
 
     async def apply(self, path: str, body: Mapping[str, Any], *, manager: str) -> bytes:
         """Server-side apply; fields of others that we set become ours."""
@@ -139,7 +137,9 @@ class Client:
         return await self._send("delete", path, body=body)
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Any]:
+    async def stream(
+        self, path: str, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch; iterating over what is given yields its lines as they come."""
         seconds = aiohttp.ClientTimeout(
             total=None,

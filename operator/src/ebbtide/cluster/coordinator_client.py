@@ -48,7 +48,7 @@ class CoordinatorClient:
         self._answers: AsyncIterator[_FromCoordinator] | None = None
         self._last_id = 0
 
-    async def call(  # noqa: PLR0913 -- the fields of a call, all with defaults
+    async def call(
         self,
         name: str,
         *,

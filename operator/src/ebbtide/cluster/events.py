@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from ebbtide.cluster import paths
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import ClusterError, NotFoundError
+from ebbtide.cluster.port import Api
 from ebbtide.core.values.decision import Event
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.wire import names
@@ -37,8 +37,8 @@ class _Told:
 class Teller:
     """Writes events; remembers the latest so as to count them up."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, api: Api) -> None:
+        self._api = api
         self._told: OrderedDict[tuple[str, str, str], _Told] = OrderedDict()
 
     async def tell(self, job: Job | BrokenJob, events: Iterable[Event], now: datetime) -> None:
@@ -56,7 +56,7 @@ class Teller:
         if told is not None:
             change = {"count": told.count + 1, "lastTimestamp": _time(now)}
             try:
-                await self._client.patch(f"{path}/{told.name}", change)
+                await self._api.patch(f"{path}/{told.name}", change)
             except NotFoundError:
                 del self._told[key]  # they expire after an hour
             else:
@@ -64,7 +64,7 @@ class Teller:
                 self._told.move_to_end(key)
                 return
         name = f"{job.key.name}.{uuid.uuid4().hex[:16]}"
-        await self._client.create(path, _build(job, event, name, now))
+        await self._api.create(path, _build(job, event, name, now))
         self._told[key] = _Told(name)
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from ebbtide.cluster.coordinator_client import CoordinatorUnreachable
+from ebbtide.cluster.coordinator_client import CallRefused
 from ebbtide.cluster.errors import ClusterError
 from ebbtide.core.values.decision import Tell
 from ebbtide.core.values.job import JobKey
 from ebbtide.core.values.observed import CoordinatorView, Pod
-from ebbtide.wire.messages import Report
+from ebbtide.wire.messages import Report, WorkSpec
 from ebbtide.wire.names import COORDINATOR_PORT
 
 POLL_SECONDS: Final = 5.0
@@ -33,8 +33,18 @@ logger = logging.getLogger(__name__)
 class Line(Protocol):
     """One authenticated connection to a coordinator."""
 
-    async def call(self, name: str, **fields: Any) -> Report | None:
-        """Ask; `CoordinatorUnreachable` when no answer comes."""
+    async def call(
+        self,
+        name: str,
+        *,
+        worker: str = "",
+        on: bool = True,
+        seconds: float = 0.0,
+        work: WorkSpec | None = None,
+        since: int = -1,
+        wait: float = 0.0,
+    ) -> Report | None:
+        """Ask; `CoordinatorUnreachable` when no answer comes, `CallRefused` when it is no."""
 
     async def close(self) -> None:
         """Hang up."""
@@ -93,19 +103,22 @@ class Links:
         link = self._links.get(key)
         if link is None:
             return
-        fields = {
-            "worker": action.worker,
-            "on": action.on,
-            "seconds": action.seconds,
-            "work": action.work,
-        }
         async with link.busy:
             try:
                 async with asyncio.timeout(CALL_SECONDS):
                     if link.calls is None:
                         link.calls = await self._connect(link)
-                    report = _check(link, await link.calls.call(action.call, **fields))
-            except (CoordinatorUnreachable, ClusterError, OSError, TimeoutError) as error:
+                    report = await link.calls.call(
+                        action.call,
+                        worker=action.worker,
+                        on=action.on,
+                        seconds=action.seconds,
+                        work=action.work,
+                    )
+                    report = _check(link, report)
+            except CallRefused as error:
+                logger.warning("%s: the coordinator refused to %s: %s", key, action.call, error)
+            except (ClusterError, OSError, TimeoutError) as error:
                 calls, link.calls = link.calls, None
                 await _close(calls)
                 self._failed(link, error)
@@ -139,7 +152,7 @@ class Links:
                     line = line or await self._connect(link)
                     await self._poll(link, line)
                     delay = _FIRST_DELAY
-                except (CoordinatorUnreachable, ClusterError, OSError, TimeoutError) as error:
+                except (ClusterError, OSError, TimeoutError) as error:
                     closing, line = line, None
                     await _close(closing)
                     self._failed(link, error)
@@ -185,5 +198,5 @@ def _check(link: _Link, report: Report | None) -> Report | None:
 
 async def _close(line: Line | None) -> None:
     if line is not None:
-        with contextlib.suppress(OSError, TimeoutError, CoordinatorUnreachable):
+        with contextlib.suppress(OSError, TimeoutError):
             await line.close()

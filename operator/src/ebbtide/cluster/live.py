@@ -11,11 +11,11 @@ from ebbtide.cluster import paths
 from ebbtide.cluster.act import Actor, Outcome
 from ebbtide.cluster.cache import NodeCache, NodeChange, PodCache
 from ebbtide.cluster.children import ChildrenCache
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.events import Teller
 from ebbtide.cluster.links import Dial, Links
 from ebbtide.cluster.observe import Observer
 from ebbtide.cluster.pool_status import PoolStatusWriter
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.records import JobRecords, PoolRecords
 from ebbtide.cluster.shapes import Page, parse_version
 from ebbtide.cluster.sinks import NodeSink, PodSink
@@ -49,7 +49,7 @@ class LiveCluster:
 
     def __init__(
         self,
-        client: Client,
+        api: Api,
         *,
         scope: Scope,
         options: Options,
@@ -57,7 +57,7 @@ class LiveCluster:
         clock: Callable[[], datetime],
         wake: Callable[[JobKey], None],
     ) -> None:
-        self._client = client
+        self._api = api
         self._scope = scope
         self._clock = clock
         self._wake = wake
@@ -65,7 +65,7 @@ class LiveCluster:
         self.pools = PoolRecords(self._pools_changed)
         self.pods = PodCache(wake)
         self.nodes = NodeCache(self._node_changed)
-        self._children = ChildrenCache(client)
+        self._children = ChildrenCache(api)
         self._links = Links(dial, self._children.token, clock=clock, wake=wake)
         self._observer = Observer(
             jobs=self.jobs,
@@ -76,23 +76,23 @@ class LiveCluster:
             links=self._links,
         )
         self._actor = Actor(
-            client, pods=self.pods, children=self._children, links=self._links, options=options
+            api, pods=self.pods, children=self._children, links=self._links, options=options
         )
-        self._status = StatusWriter(client, self.jobs)
-        self._teller = Teller(client)
-        self.pool_status = PoolStatusWriter(client, pools=self.pools, nodes=self.nodes)
+        self._status = StatusWriter(api, self.jobs)
+        self._teller = Teller(api)
+        self.pool_status = PoolStatusWriter(api, pools=self.pools, nodes=self.nodes)
         selector = {"labelSelector": names.LABEL_JOB_NAME}
         self.watches = (
             *(
                 Watch(
-                    client,
+                    api,
                     paths.within(namespace, "pods"),
                     PodSink(self.pods, namespace=namespace),
                     params=selector,
                 )
                 for namespace in scope.each
             ),
-            Watch(client, paths.NODES, NodeSink(self.nodes)),
+            Watch(api, paths.NODES, NodeSink(self.nodes)),
         )
 
     async def synced(self) -> None:
@@ -149,7 +149,7 @@ class LiveCluster:
         items: list[dict[str, Any]] = []
         params = {"limit": str(PAGE)}
         while True:
-            page = msgspec.json.decode(await self._client.read(path, params), type=Page)
+            page = msgspec.json.decode(await self._api.read(path, params), type=Page)
             items += [msgspec.json.decode(item) for item in page.items or ()]
             if not page.metadata.next_page:
                 return items, parse_version(page.metadata.resource_version)

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from ebbtide.cluster import paths
 from ebbtide.cluster.cache import NodeCache
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import ClusterError
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.records import PoolRecord, PoolRecords
 from ebbtide.wire import names
 
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 class PoolStatusWriter:
     """Writes only what changed, at most every few seconds."""
 
-    def __init__(self, client: Client, *, pools: PoolRecords, nodes: NodeCache) -> None:
-        self._client = client
+    def __init__(self, api: Api, *, pools: PoolRecords, nodes: NodeCache) -> None:
+        self._api = api
         self._pools = pools
         self._nodes = nodes
         self._changed = asyncio.Event()
@@ -51,7 +51,7 @@ class PoolStatusWriter:
             if not record.uid or self._written.get(name) == counts:
                 continue
             if record.stored.get("nodes") != {"ready": ready, "total": total}:
-                await self._client.apply(
+                await self._api.apply(
                     f"{paths.pool(name)}/status",
                     _build(record, ready, total),
                     manager=names.FIELD_MANAGER,

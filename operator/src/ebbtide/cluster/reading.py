@@ -133,11 +133,11 @@ def _waiting(statuses: Iterable[ContainerStatus]) -> tuple[str, str]:
 
 def _ended(statuses: Iterable[ContainerStatus], trainer: str) -> tuple[str, Terminated] | None:
     """Return the container that ended badly, the earliest one, else the trainer's own end."""
-    ends = [(one.name, one.state.terminated) for one in statuses if one.state.terminated]
-    bad = [(name, end) for name, end in ends if end is not None and end.exit_code != 0]
+    ends = [(one.name, end) for one in statuses if (end := one.state.terminated) is not None]
+    bad = [found for found in ends if found[1].exit_code != 0]
     if bad:
         return min(bad, key=lambda found: found[1].finished_at or _EPOCH)
-    return next(((name, end) for name, end in ends if name == trainer and end is not None), None)
+    return next((found for found in ends if found[0] == trainer), None)
 
 
 def _has_run(status: ContainerStatus) -> bool:

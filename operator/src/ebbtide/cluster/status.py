@@ -6,8 +6,8 @@ import msgspec
 
 from ebbtide.api.status import render_status
 from ebbtide.cluster import paths
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import NotFoundError
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.records import JobRecords
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus
@@ -17,8 +17,8 @@ from ebbtide.wire import names
 class StatusWriter:
     """One field manager owns the whole status."""
 
-    def __init__(self, client: Client, jobs: JobRecords) -> None:
-        self._client = client
+    def __init__(self, api: Api, jobs: JobRecords) -> None:
+        self._api = api
         self._jobs = jobs
 
     async def write(self, observed: Observed, status: JobStatus) -> bool:
@@ -45,7 +45,7 @@ class StatusWriter:
         }
         path = paths.job(job.key.namespace, job.key.name) + "/status"
         try:
-            found = await self._client.apply(path, body, manager=names.FIELD_MANAGER)
+            found = await self._api.apply(path, body, manager=names.FIELD_MANAGER)
         except NotFoundError:
             self._jobs.drop(job.key, job.uid)
             return False

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ebbtide.cluster.client import Client
 from ebbtide.cluster.errors import ClusterError, ForbiddenError, GoneError, UnavailableError
+from ebbtide.cluster.port import Api
 from ebbtide.cluster.shapes import AnyShape, ErrorShape, Page, WatchLine, parse_version
 
 PAGE: Final = 500
@@ -49,7 +49,7 @@ class Watch:
 
     def __init__(
         self,
-        client: Client,
+        api: Api,
         path: str,
         sink: Sink,
         *,
@@ -58,7 +58,7 @@ class Watch:
     ) -> None:
         self.path = path
         self.synced = asyncio.Event()
-        self._client = client
+        self._api = api
         self._sink = sink
         self._params = dict(params or {})
         self._time = time or asyncio.get_running_loop().time
@@ -105,7 +105,7 @@ class Watch:
         page, version = "", ""
         while True:
             params = {**self._params, "limit": str(PAGE)} | ({"continue": page} if page else {})
-            found = self._pages.decode(await self._client.read(self.path, params))
+            found = self._pages.decode(await self._api.read(self.path, params))
             self._heard = self._time()
             items += [self._sink.read(item) for item in found.items or ()]
             version, page = found.metadata.resource_version, found.metadata.next_page
@@ -124,7 +124,7 @@ class Watch:
             "resourceVersion": version,
             "timeoutSeconds": str(seconds),
         }
-        async with self._client.stream(self.path, params) as lines:
+        async with self._api.stream(self.path, params) as lines:
             self._heard = self._time()
             async for text in lines:
                 self._heard = self._time()

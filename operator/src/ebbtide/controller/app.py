@@ -99,7 +99,7 @@ class App:
             client,
             scope=Scope(namespaces=self._configuration.namespaces, pools=self._configuration.pools),
             options=Options(coordinator_image=self._configuration.coordinator_image),
-            dial=lambda host, port, token: CoordinatorClient(host=host, port=port, token=token),
+            dial=CoordinatorClient,
             clock=clock.now,
             wake=self._queue.add,
         )

@@ -5,20 +5,27 @@ Running it twice on the same state does nothing the second time. Nothing is reme
 passes.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from typing_extensions import override
+
 from ebbtide.core.step import step
-from ebbtide.core.values.decision import Action, Event
+from ebbtide.core.values.decision import Action, Decision, Event
 from ebbtide.core.values.job import JobKey
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import JobStatus
 
+logger = logging.getLogger(__name__)
+
 AT_ONCE: Final = timedelta(0)
+NOT_SO_FAST: Final = timedelta(seconds=1)
 
 
 class OutcomeLike(Protocol):
@@ -53,6 +60,20 @@ class Cluster(Protocol):
         """Write events on the job."""
 
 
+class _Shown:
+    """A decision in a few words, put together only when somebody reads them."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+
+    @override
+    def __str__(self) -> str:
+        actions = Counter(type(action).__name__ for action in self._decision.actions)
+        done = ", ".join(f"{count} {name}" for name, count in actions.items()) or "nothing to do"
+        after = self._decision.requeue_after
+        return f"{done}; again " + ("when called" if after is None else f"after {after}")
+
+
 class Reconciler:
     """Passes over jobs of one cluster."""
 
@@ -76,6 +97,7 @@ class Reconciler:
             return None
         now = self._clock()
         decision = step(observed, now=now, settings=self._settings)
+        logger.debug("%s: %s", key, _Shown(decision))
         outcome = await self._cluster.act(observed, decision.actions)
         if outcome.rejected or outcome.foreign:
             # What the server refused belongs into the status; nothing is tried again in this pass.
@@ -85,8 +107,13 @@ class Reconciler:
                 foreign=observed.foreign | outcome.foreign,
             )
             decision = step(observed, now=now, settings=self._settings)
+        written = False
         if decision.status is not None:
-            await self._cluster.write_status(observed, decision.status)
+            written = await self._cluster.write_status(observed, decision.status)
             self._seen(observed, decision.status)
         await self._cluster.tell(observed, decision.events)
-        return AT_ONCE if outcome.again else decision.requeue_after
+        if outcome.again:
+            return AT_ONCE
+        if decision.requeue_after == AT_ONCE and not written:
+            return NOT_SO_FAST  # the next pass would see what this one saw
+        return decision.requeue_after
