@@ -1,0 +1,143 @@
+"""
+One try at one step: from the batch that is handed out to the optimizer's step.
+
+The script's calls arrive here through the wrapped optimizer and scheduler. A try ends applied or
+broken; after a broken one the state is what it was before, and the same step is tried again.
+"""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebbtide.runtime.collective import Group
+from ebbtide.runtime.errors import CollectiveBroken, UsageError
+from ebbtide.runtime.gradients import Reducer, Votes
+from ebbtide.runtime.state import TrainState
+
+
+class Phase(Enum):
+    """How far the try is."""
+
+    OUTSIDE = auto()  # no step is being tried
+    OPEN = auto()
+    REDUCED = auto()
+    APPLIED = auto()
+    BROKEN = auto()
+
+
+class Attempt:
+    """The current try. `fence` is called before anything changes; `vote` gives this rank's vote."""
+
+    def __init__(
+        self,
+        state: TrainState,
+        *,
+        group: Group,
+        fence: Callable[[], None],
+        vote: Callable[[], tuple[bool, bool]],
+    ) -> None:
+        self._state = state
+        self._group = group
+        self._fence = fence
+        self._vote = vote
+        self._reducer = Reducer(state.model.parameters(), state.model.buffers())
+        self._side: dict[str, Any] = {}
+        self._weight = 0.0
+        self.phase = Phase.OUTSIDE
+        self.votes = Votes(pending=0, leaving=0)
+        self.error = ""
+        self.communication_seconds = 0.0
+
+    def open(self, *, weight: float) -> None:
+        """Begin a try, in which this rank has a share of `weight` of the global batch."""
+        self._state.mark()
+        self._weight = weight
+        self.votes = Votes(pending=0, leaving=0)
+        self.communication_seconds = 0.0
+        self.phase = Phase.OPEN
+
+    def reduce(self) -> bool:
+        """Make the gradients those of the global batch; False when the step is broken."""
+        match self.phase:
+            case Phase.REDUCED:
+                return True
+            case Phase.BROKEN:
+                return False
+            case Phase.APPLIED:
+                raise UsageError("optimizer.step() was called twice for one batch")
+            case Phase.OUTSIDE:
+                raise UsageError("gradients are reduced inside the loop over job.steps() only")
+            case Phase.OPEN:
+                pass
+        pending, leaving = self._vote()
+        began = time.monotonic()
+        try:
+            self.votes = self._reducer.reduce(
+                self._group, weight=self._weight, pending=pending, leaving=leaving
+            )
+        except CollectiveBroken as error:
+            self.break_(error)
+            return False
+        self.communication_seconds += time.monotonic() - began
+        self.phase = Phase.REDUCED
+        return True
+
+    def apply(self, step: Callable[[], Any]) -> Any:
+        """Stand in for `optimizer.step()`: reduce, then step; nothing when the step is broken."""
+        if self.phase is Phase.OUTSIDE:
+            return step()  # the script's own business, say before the loop
+        if not self.reduce():
+            return None
+        self._fence()
+        result = step()
+        self.phase = Phase.APPLIED
+        return result
+
+    def schedule(self, step: Callable[[], Any]) -> Any:
+        """Stand in for `scheduler.step()`."""
+        return None if self.phase is Phase.BROKEN else step()
+
+    def all_reduce(self, tensor: Tensor, *, scoped: bool) -> Tensor:
+        """Return the sum over all ranks; see `Job.all_reduce`."""
+        if self.phase not in {Phase.OPEN, Phase.REDUCED, Phase.BROKEN}:
+            raise UsageError(
+                "all_reduce() works inside the loop over job.steps(), before optimizer.step(): "
+                "after it a member that is lost here could not be made good"
+            )
+        if self.phase is not Phase.BROKEN:
+            total = tensor.detach().clone(memory_format=torch.contiguous_format)
+            began = time.monotonic()
+            try:
+                self._group.sum_up([total])
+            except CollectiveBroken as error:
+                self.break_(error)
+            else:
+                self.communication_seconds += time.monotonic() - began
+                return total
+        if scoped:
+            raise CollectiveBroken(self.error)
+        return tensor.detach().clone()
+
+    def break_(self, error: CollectiveBroken) -> None:
+        """Note that this try failed, and what the script may still change without effect."""
+        self.error = str(error)
+        self._side = self._state.take_side()
+        self.phase = Phase.BROKEN
+
+    def settle(self) -> bool:
+        """End the try after the script's body; False when it must be done again, from before it."""
+        phase, self.phase = self.phase, Phase.OUTSIDE
+        if phase is Phase.APPLIED:
+            return True
+        if phase is not Phase.BROKEN:
+            raise UsageError(
+                "the loop's body did not call optimizer.step(): each batch of job.steps() is one "
+                "step of the global batch"
+            )
+        self._state.undo()
+        self._state.put_side(self._side)
+        return False

@@ -1,0 +1,168 @@
+"""What a training script holds in its hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ebbtide.runtime.batches import Batch, MapStyle, Shard
+from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.state import TrainState
+from ebbtide.runtime.training import Links, Loop
+from ebbtide.runtime.trees import TreeError, check
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+Model = TypeVar("Model", bound="nn.Module")
+Optim = TypeVar("Optim", bound="Optimizer")
+
+
+class Job:
+    """One process's part in a job; made by `ebbtide.runtime.join`."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._state: TrainState | None = None
+        self._loop: Loop | None = None
+
+    # ------------------------------------------------------------ what a script declares
+
+    def wrap(
+        self, model: Model, optimizer: Optim, scheduler: Any = None
+    ) -> tuple[Model, Optim, Any]:
+        """
+        Take model, optimizer and scheduler into the job's care; the same objects come back.
+
+        From now on `optimizer.step()` first makes the gradients those of the global batch, and does
+        nothing (nor does `scheduler.step()`) when a member was lost in the middle of the step.
+        """
+        if self._state is not None:
+            raise UsageError("wrap() was called twice: one model and one optimizer per job")
+        self._state = TrainState(model, optimizer, scheduler)
+        self._divert_optimizer(optimizer)
+        if scheduler is not None:
+            self._divert_scheduler(scheduler)
+        return model, optimizer, scheduler
+
+    def track(self, **items: Any) -> None:
+        """Add state that must survive: tensors or objects with state_dict and load_state_dict."""
+        self._wrapped().track(**items)
+
+    def shard(self, dataset: MapStyle, *, seed: int = 0) -> Shard:
+        """Return the data set with its order: every sample once per epoch, whoever the members."""
+        return Shard(dataset, seed=seed)
+
+    # ------------------------------------------------------------ the loop
+
+    def steps(self, data: Shard) -> Iterator[Batch]:
+        """
+        Give this rank's share of each step until all the job's steps are done.
+
+        Survives loss and return of members. When a member is lost in the middle of a step, nothing
+        of that step counts and the same batch comes again.
+        """
+        if not isinstance(data, Shard):
+            raise UsageError("steps() takes what shard() returned")
+        if self._loop is not None:
+            raise UsageError("steps() was called twice: a job has one loop")
+        state = self._wrapped()
+        try:
+            check(state.take())
+        except TreeError as error:
+            raise UsageError(f"this cannot be saved or sent: {error}") from error
+        self._loop = Loop(self._links, state=state, shard=data)
+        yield from self._loop.run()
+
+    def log(self, *, loss: Any) -> None:
+        """Note this step's loss, for progress lines and status."""
+        self._links.telemetry.log(loss)
+
+    def reduce_gradients(self) -> bool:
+        """
+        Make the gradients those of the global batch now, before `optimizer.step()` would.
+
+        For what looks at them in between, as clipping does. False when a member was lost: the step
+        will be done again.
+        """
+        return self._looping().attempt.reduce()
+
+    def all_reduce(self, tensor: Tensor) -> Tensor:
+        """
+        Return the sum of a tensor over all ranks, before `optimizer.step()`.
+
+        When a member is lost meanwhile, the whole step will be done again: within
+        `with step as batch:` this raises `CollectiveBroken`, which that swallows; without, this
+        rank's own value is returned and whatever is made of it is dropped with the step.
+        """
+        loop = self._looping()
+        scoped = loop.batch is not None and loop.batch.scoped
+        return loop.attempt.all_reduce(tensor, scoped=scoped)
+
+    # ------------------------------------------------------------ where this process stands
+
+    @property
+    def rank(self) -> int:
+        """This process's number among all now; it changes with every generation."""
+        return 0 if self._loop is None else self._loop.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together now."""
+        return 1 if self._loop is None else self._loop.world
+
+    @property
+    def step(self) -> int:
+        """How many steps are applied."""
+        return 0 if self._loop is None else self._loop.step
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process holds checkpoint duty; after the loop: whether it saved the end."""
+        if self._loop is not None and self._loop.is_done:
+            return self._loop.was_chief
+        return self._links.place.local_rank == 0 and self._links.membership.duty()
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where the job's checkpoints are."""
+        return self._links.place.checkpoint_path
+
+    def _wrapped(self) -> TrainState:
+        if self._state is None:
+            raise UsageError("call wrap(model, optimizer) first")
+        return self._state
+
+    def _looping(self) -> Loop:
+        if self._loop is None:
+            raise UsageError("this works inside the loop over job.steps() only")
+        return self._loop
+
+    def _divert_optimizer(self, optimizer: Optimizer) -> None:
+        """Let `optimizer.step` run through the loop's current try."""
+        inner = optimizer.step
+
+        def step(_: Optimizer, *args: Any, **keywords: Any) -> Any:
+            def run() -> Any:
+                return inner(*args, **keywords)
+
+            return run() if self._loop is None else self._loop.attempt.apply(run)
+
+        # A scheduler that was made before looks for this mark, and warns when it is gone.
+        step._wrapped_by_lr_sched = hasattr(inner, "_wrapped_by_lr_sched")  # type: ignore[attr-defined]  # noqa: SLF001
+        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+
+    def _divert_scheduler(self, scheduler: Any) -> None:
+        """Let `scheduler.step` run through the loop's current try."""
+        kind = type(scheduler)
+
+        def step(instance: Any, *args: Any, **keywords: Any) -> Any:
+            def run() -> Any:
+                return kind.step(instance, *args, **keywords)
+
+            return run() if self._loop is None else self._loop.attempt.schedule(run)
+
+        # On a class of its own: a scheduler's state is all that the instance holds.
+        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})

@@ -1,0 +1,115 @@
+"""From an environment to a `Job`: connections, threads and the folder of checkpoints."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+import torch
+
+from ebbtide.runtime.checkpoint import Shelf
+from ebbtide.runtime.collective import Group
+from ebbtide.runtime.environment import Place, read_place
+from ebbtide.runtime.errors import CheckpointError, LeaveTraining, UsageError
+from ebbtide.runtime.job import Job
+from ebbtide.runtime.membership import Identity, Membership, MustLeave
+from ebbtide.runtime.notice import Notice
+from ebbtide.runtime.reporting import say
+from ebbtide.runtime.staging import Saver
+from ebbtide.runtime.telemetry import Telemetry
+from ebbtide.runtime.training import Links
+from ebbtide.wire import names
+
+MAX_TOKEN: Final = 4096
+
+
+def join_by_environment() -> Job:
+    """Join the job that the environment names; a wrong environment ends the process, exit 64."""
+    try:
+        place = read_place(os.environ)
+        shelf = Shelf(place.checkpoint_path, owner=place.worker)
+        token = read_token(place.token_file)
+    except (UsageError, CheckpointError) as error:
+        refuse(str(error))
+    return join_as(place, token=token, shelf=shelf)
+
+
+def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
+    """Join as one process of one worker."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(place.local_rank % torch.cuda.device_count())
+    group = Group(place.address, coordinator_port=_port(place.coordinator))
+    membership = Membership(
+        Identity(
+            worker=place.worker,
+            index=place.index,
+            attempt=place.attempt,
+            local_rank=place.local_rank,
+            processes=place.processes,
+            address=place.address,
+            store_port=group.store_port,
+            pool=place.pool,
+            node=place.node,
+        ),
+        token=token,
+        coordinator=place.coordinator,
+        on_break=group.break_,
+    )
+
+    def deadline() -> float | None:
+        leave = membership.leave_requested()
+        return None if leave is None else leave.deadline
+
+    Notice(
+        seconds=place.notice_seconds,
+        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
+        deadline=deadline,
+    ).start()
+    try:
+        membership.start()
+    except MustLeave as order:
+        say(f"leaving before the first step: {order.leave.reason}")
+        raise LeaveTraining(order.leave.reason) from order
+    saver = Saver(shelf, listener=membership, may_commit=membership.duty)
+    return Job(
+        Links(
+            place=place,
+            membership=membership,
+            group=group,
+            shelf=shelf,
+            saver=saver,
+            telemetry=Telemetry(membership),
+        )
+    )
+
+
+def join_locally(
+    processes: int, *, steps: int, global_batch_size: int, checkpoint_path: str
+) -> Job:
+    """Join a job of so many processes on this machine, made for this script's run."""
+    raise NotImplementedError
+
+
+def read_token(path: str) -> bytes:
+    """Return the job's token."""
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(MAX_TOKEN).strip()
+    except OSError as error:
+        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path}: {error.strerror}") from error
+    if not token:
+        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path} is empty")
+    return token
+
+
+def refuse(reason: str) -> NoReturn:
+    """End the process: what it was given cannot work."""
+    sys.stderr.write(f"ebbtide: {reason}\n")
+    raise SystemExit(names.EXIT_USAGE)
+
+
+def _port(coordinator: str) -> int:
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        refuse(f"{names.ENV_COORDINATOR} is {coordinator!r}, not host:port")
+    return int(port)

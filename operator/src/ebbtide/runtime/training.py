@@ -1,0 +1,300 @@
+"""
+The loop that carries one process through generations, from the first step to the last.
+
+Hold still and say so; be put into a generation; form its group; take the state; train until the
+members vote to stop, the group breaks or the work is done; again. Only step boundaries are left
+with a state that counts, and what is held at one survives every change of members.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ebbtide.runtime import chance, sharding, synchronizing
+from ebbtide.runtime.attempt import Attempt
+from ebbtide.runtime.batches import Batch, Shard
+from ebbtide.runtime.checkpoint import Shelf
+from ebbtide.runtime.collective import Group, Seat
+from ebbtide.runtime.environment import Place
+from ebbtide.runtime.errors import CheckpointError, CollectiveBroken, LeaveTraining
+from ebbtide.runtime.membership import Leave, Membership
+from ebbtide.runtime.reporting import say
+from ebbtide.runtime.staging import Save, Saver
+from ebbtide.runtime.state import TrainState
+from ebbtide.runtime.synchronizing import Position
+from ebbtide.runtime.telemetry import Telemetry
+from ebbtide.wire.messages import Form, Released, WorkSpec
+
+LOOK_SECONDS: Final = 2.0  # a spare looks again for checkpoints that others wrote
+FINISH_LOOK_SECONDS: Final = 0.1
+RETRY_SECONDS: Final = 2.0  # between two tries at the final checkpoint
+
+
+@dataclass(slots=True, kw_only=True)
+class Links:
+    """What one process is connected to."""
+
+    place: Place
+    membership: Membership
+    group: Group
+    shelf: Shelf
+    saver: Saver
+    telemetry: Telemetry
+
+
+class Loop:
+    """One process's way through the job."""
+
+    def __init__(self, links: Links, *, state: TrainState, shard: Shard) -> None:
+        self._links = links
+        self._state = state
+        self._shard = shard
+        self._layout = sharding.layout(shard.order, batch=self._work.global_batch_size)
+        self._held = False  # whether the state is one of this training, not merely of this script
+        self._position = Position(step=0, lineage=0, layout=self._layout)
+        self._generation = 0
+        self._still_since = time.monotonic()
+        self._checkpoint_error = links.shelf.probe() if self._is_first else ""
+        self._seat = Seat(
+            generation=0, rank=0, world=1, store=("", 0), addresses=frozenset()
+        )
+        self._members = 0
+        self.is_done = False
+        self.was_chief = False
+        self.batch: Batch | None = None
+        self.attempt = Attempt(
+            state, group=links.group, fence=links.saver.fence, vote=self._vote
+        )
+
+    @property
+    def rank(self) -> int:
+        """The rank in the newest generation."""
+        return self._seat.rank
+
+    @property
+    def world(self) -> int:
+        """The number of ranks in the newest generation."""
+        return self._seat.world
+
+    @property
+    def step(self) -> int:
+        """How many steps are applied."""
+        return self._position.step
+
+    @property
+    def _work(self) -> WorkSpec:
+        return self._links.membership.work
+
+    @property
+    def _is_first(self) -> bool:
+        return self._links.place.local_rank == 0
+
+    def run(self) -> Iterator[Batch]:
+        """Give this rank's batches, step by step, until the job's work is done."""
+        self._say_idle()
+        try:
+            while (form := self._await_form()) is not None:
+                try:
+                    self._enter(form)
+                except CollectiveBroken as error:
+                    self._tell_broken(str(error))
+                    self._hold_still()
+                    continue
+                yield from self._train()
+        finally:
+            self._links.group.close()
+            self._links.saver.finish(timeout=self._links.place.notice_seconds)
+            self._links.membership.close()
+
+    # ------------------------------------------------------------ between generations
+
+    def _await_form(self) -> Form | None:
+        """Wait for the next generation; None when the work is done."""
+        while True:
+            finishing = self._held and self.step >= self._work.steps
+            pause = FINISH_LOOK_SECONDS if finishing else LOOK_SECONDS
+            match self._links.membership.wait_for_form(timeout=pause):
+                case Form() as form:
+                    return form
+                case Released():
+                    self._release()
+                    return None
+                case Leave() as leave:
+                    self._leave(leave)
+                case None if finishing:
+                    self._finish()
+                case None if not self._held:
+                    self._say_idle()  # others may have saved since
+
+    def _hold_still(self) -> None:
+        self._links.group.close()
+        self._still_since = time.monotonic()
+        self._say_idle()
+
+    def _say_idle(self) -> None:
+        checkpoint_step, error = -1, self._checkpoint_error
+        if self._is_first and not self._held:
+            try:
+                checkpoint_step = self._links.shelf.newest_step()
+            except CheckpointError as damage:
+                error = str(damage)
+        self._links.membership.idle(
+            generation=self._generation,
+            step=self.step,
+            holds_state=self._held,
+            checkpoint_step=checkpoint_step,
+            checkpoint_error=error,
+        )
+
+    def _enter(self, form: Form) -> None:
+        """Form the group of a generation and get to its state."""
+        place = self._links.place
+        mine = next((each for each in form.members if each.worker == place.worker), None)
+        self._generation = max(self._generation, form.generation)
+        if mine is None:
+            raise CollectiveBroken(f"generation {form.generation} is not for this process")
+        self._seat = Seat(
+            generation=form.generation,
+            rank=mine.first_rank + place.local_rank,
+            world=form.world_size,
+            store=(form.members[0].address, form.members[0].store_port),
+            addresses=frozenset(each.address for each in form.members),
+        )
+        self._members = len(form.members)
+        self._links.group.form(self._seat)
+        if form.sync:
+            self._synchronize(form)
+        elif not self._held or self.step != form.step:
+            raise CollectiveBroken(f"this process does not hold step {form.step}")
+        self._links.membership.formed(generation=form.generation, step=self.step)
+        self._links.telemetry.restart_line(self.step)
+        if self.rank == 0:
+            say(
+                f"generation {form.generation}: {self._members} members, {self.world} ranks, "
+                f"from step {self.step} ({form.source}), "
+                f"{time.monotonic() - self._still_since:.3f} s after it held still"
+            )
+
+    def _synchronize(self, form: Form) -> None:
+        links, source = self._links, form.source_rank
+        if self.rank == source:
+            if not self._held or form.source != "memory":
+                self._position = synchronizing.load_newest(links.shelf, self._state, self._position)
+            synchronizing.send(links.group, self._state, self._position, source=source)
+        else:
+            self._position = synchronizing.receive(
+                links.group, self._state, source=source, layout=self._layout
+            )
+        self._held = True
+
+    # ------------------------------------------------------------ steps
+
+    def _train(self) -> Iterator[Batch]:
+        """Train in one generation, until it ends or the work is done."""
+        while self.step < self._work.steps:
+            if self._links.group.is_broken(self._generation):
+                self._tell_broken("")
+                self._hold_still()
+                return
+            yield self._open()
+            if not self.attempt.settle():
+                self._tell_broken(self.attempt.error)
+                self._hold_still()
+                return
+            self._advance()
+            if self.attempt.votes.pending > 0 and self.step < self._work.steps:
+                self._hold_still()
+                return
+        self._links.membership.reached(step=self.step)
+
+    def _open(self) -> Batch:
+        """Begin the try at the next step: its samples, its random numbers, its share."""
+        size, step = self._work.global_batch_size, self.step
+        share = sharding.divide(batch=size, rank=self.rank, world=self.world)
+        # A rank without a share (more ranks than samples) computes on a sample that counts nothing.
+        indices = self._shard.order.take(start=step * size + share.start, count=max(1, len(share)))
+        self._links.telemetry.begin_step()
+        batch = self._shard.fetch(indices)
+        chance.reseed(seed=self._shard.order.seed, step=step, rank=self.rank)
+        self.attempt.open(weight=len(share) / size)
+        self.batch = batch
+        return batch
+
+    def _advance(self) -> None:
+        """One more step is applied."""
+        self._position = Position(
+            step=self.step + 1, lineage=self._position.lineage, layout=self._layout
+        )
+        self._links.telemetry.add_communication(self.attempt.communication_seconds)
+        self._links.telemetry.end_step(
+            step=self.step, steps=self._work.steps, rank=self.rank, members=self._members
+        )
+        membership, saver = self._links.membership, self._links.saver
+        if self.step >= self._work.steps or not self._is_first or not membership.duty():
+            return
+        due = time.monotonic() - saver.started_at >= self._work.checkpoint_interval
+        if membership.save_requested() or due:
+            saver.begin(self._save(), early=self._state.addresses_of_early())
+
+    def _vote(self) -> tuple[bool, bool]:
+        membership = self._links.membership
+        leaving = membership.leave_requested() is not None
+        return leaving or membership.reform_pending(self._generation), leaving
+
+    def _tell_broken(self, error: str) -> None:
+        self._links.membership.broken(generation=self._generation, error=error)
+
+    # ------------------------------------------------------------ the end
+
+    def _save(self) -> Save:
+        return Save(
+            tree=synchronizing.describe(self._state, self._position),
+            step=self.step,
+            lineage=self._position.lineage,
+            world_size=self.world,
+            retain=self._work.checkpoint_retain,
+        )
+
+    def _finish(self) -> None:
+        """The last step is applied: whoever holds duty saves the final state."""
+        links = self._links
+        if not self._is_first or not links.membership.duty() or links.saver.is_writing:
+            return
+        if links.saver.saved_step == self.step:
+            return
+        if time.monotonic() - links.saver.tried_final_at >= RETRY_SECONDS:
+            links.saver.tried_final_at = time.monotonic()
+            self.was_chief = links.saver.save_now(self._save(), may_commit=links.membership.duty)
+
+    def _release(self) -> None:
+        """All is done and saved; a process that was no member to the end takes the final state."""
+        if not self._held or self.step < self._work.steps:
+            self._position = synchronizing.load_newest(
+                self._links.shelf, self._state, self._position
+            )
+            self._held = True
+        self.is_done = True
+        say(f"all {self._work.steps} steps are done and saved")
+
+    def _leave(self, leave: Leave) -> None:
+        """Leave the job for good, with the state saved if it would be lost otherwise."""
+        links, saved = self._links, -1
+        if leave.save and self._held and self._is_first:
+            saved = self._save_before_leaving(leave)
+        links.membership.left(step=self.step, saved_step=saved)
+        say(f"leaving at step {self.step}: {leave.reason}")
+        raise LeaveTraining(leave.reason)
+
+    def _save_before_leaving(self, leave: Leave) -> int:
+        save = self._save()
+        needed = self._links.saver.estimate_seconds(save.tree)
+        if needed > leave.seconds_left:
+            say(
+                f"no urgent checkpoint of step {self.step}: it needs {needed:.1f} s and "
+                f"{leave.seconds_left:.1f} s are left"
+            )
+            return -1
+        # Nobody goes on from this state, so nobody else's save can be meant to come after it.
+        done = self._links.saver.save_now(save, may_commit=lambda: True)
+        return self.step if done else -1

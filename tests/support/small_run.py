@@ -1,0 +1,97 @@
+"""
+The training script of the runtime tests: small, with everything in it that must survive.
+
+Running statistics, dropout, momentum, a schedule and a tracked average: each would differ at the
+end if one of them were lost, applied twice or drawn from other random numbers.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+from support.faults import Faults
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import ebbtide.runtime as ebb
+from ebbtide.wire import names
+
+SAMPLES = 250
+
+
+def make_data() -> TensorDataset:
+    """Return points of three clouds, always the same."""
+    chance = torch.Generator().manual_seed(3)
+    centres = torch.randn(3, 12, generator=chance) * 2
+    labels = torch.randint(0, 3, (SAMPLES,), generator=chance)
+    return TensorDataset(centres[labels] + torch.randn(SAMPLES, 12, generator=chance), labels)
+
+
+def make_model(width: int) -> nn.Module:
+    """Return a net with running statistics and dropout."""
+    return nn.Sequential(
+        nn.Linear(12, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 3)
+    )
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    """Return a fingerprint, bit for bit."""
+    total = hashlib.sha256()
+    for tensor in tensors:
+        total.update(tensor.detach().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def main() -> None:
+    """Train and write down what came out."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--width", type=int, default=16)
+    options = parser.parse_args()
+    faults = Faults()
+    torch.manual_seed(int(os.environ.get(names.ENV_INDEX, "0")))  # each starts elsewhere
+    model = make_model(options.width)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.9)
+    average = torch.zeros(3, options.width)
+
+    job = ebb.join()
+    model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
+    job.track(average=average)
+    loss_of = nn.CrossEntropyLoss()
+    total = torch.zeros(())
+    for step in job.steps(job.shard(make_data(), seed=5)):
+        with step as batch:
+            loss = loss_of(model(batch.x), batch.y)
+            time.sleep(options.pause)
+            faults.pass_by(job.step, "compute")
+            loss.backward()
+            total = job.all_reduce(batch.y.sum())
+            optimizer.step()
+            faults.pass_by(job.step, "applied")
+            optimizer.zero_grad()
+            scheduler.step()
+            average.mul_(0.9).add_(model[-1].weight.detach(), alpha=0.1)
+            job.log(loss=loss)
+
+    name = f"{os.environ[names.ENV_WORKER]}-{os.environ[names.ENV_LOCAL_RANK]}"
+    result = {
+        "step": job.step,
+        "world": job.world_size,
+        "rank": job.rank,
+        "chief": job.is_chief,
+        "digest": digest(*model.state_dict().values(), average),
+        "weights": [float(value) for value in model[-1].weight.detach().flatten()],
+        "rate": optimizer.param_groups[0]["lr"],
+        "labels": int(total),
+    }
+    path = Path(job.checkpoint_path) / f"result-{name}.json"
+    path.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
