@@ -59,11 +59,24 @@ class AttemptsStatus(Schema):
 
     last: Count = Field(default=0, description="The latest attempt.")
     judged: Count = Field(default=0, description="Ends up to this attempt are counted.")
+    retired: list[Count] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Later attempts that are ours to end: what they say counts nothing.",
+    )
     tried: list[Name] = Field(
         default_factory=list,
         max_length=64,
         description="Pools where it waited in vain since it last ran.",
     )
+    lost: bool = Field(
+        default=False, description="A member was lost here and none has taken its place."
+    )
+    stumbles: Count = Field(
+        default=0, description="Ends in a row before the trainer had ever started."
+    )
+    ended: Moment | None = Field(default=None, description="When the last counted end was.")
+    failed: bool = Field(default=False, description="Whether that end was a failure.")
 
 
 class ProgressStatus(Schema):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ebbtide.api.fields import Schema, as_decimal
-from ebbtide.api.job_status import ProgressStatus, Status
+from ebbtide.api.job_status import AttemptsStatus, ProgressStatus, Status
 from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.status import (
     Attempts,
@@ -71,10 +71,7 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
             role: RoleStatus(**_fields(counts)) for role, counts in stored.replica_statuses.items()
         },
         selector=stored.selector,
-        attempts={
-            key: Attempts(last=found.last, judged=found.judged, tried=tuple(found.tried))
-            for key, found in stored.attempts.items()
-        },
+        attempts={key: _attempts(found) for key, found in stored.attempts.items()},
         progress=_progress(stored.progress),
         cost=Cost(
             spent_usd=as_decimal(stored.cost.spent_usd),
@@ -132,7 +129,7 @@ def render_status(status: JobStatus) -> Json:
         },
         "selector": status.selector,
         "attempts": {
-            key: _slim({"last": found.last, "judged": found.judged, "tried": list(found.tried)})
+            key: _render_attempts(found)
             for key, found in status.attempts.items()
         },
         "progress": _render_progress(status.progress),
@@ -168,6 +165,32 @@ def _progress(stored: ProgressStatus) -> Progress:
         last_checkpoint_time=stored.last_checkpoint_time,
         updated=stored.last_updated_time,
     )
+
+
+def _attempts(stored: AttemptsStatus) -> Attempts:
+    return Attempts(
+        last=stored.last,
+        judged=stored.judged,
+        retired=tuple(stored.retired),
+        tried=tuple(stored.tried),
+        lost=stored.lost,
+        stumbles=stored.stumbles,
+        ended=stored.ended,
+        failed=stored.failed,
+    )
+
+
+def _render_attempts(attempts: Attempts) -> Json:
+    return _slim({
+        "last": attempts.last,
+        "judged": attempts.judged,
+        "retired": list(attempts.retired),
+        "tried": list(attempts.tried),
+        "lost": attempts.lost or None,
+        "stumbles": attempts.stumbles or None,
+        "ended": _exact(attempts.ended),
+        "failed": attempts.failed or None,
+    })  # fmt: skip
 
 
 def _render_condition(condition: Condition) -> Json:
