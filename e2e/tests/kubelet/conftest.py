@@ -192,6 +192,6 @@ def until_none() -> Callable[[str], Any]:
     async def wait(marker: str) -> None:
         async with asyncio.timeout(LIMIT):
             while processes(marker):
-                await asyncio.sleep(0.05)  # the kernel tells nobody but the parent
+                await asyncio.sleep(0.05)  # noqa: ASYNC110 - the kernel tells only the parent
 
     return wait

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from world.api import MERGE
 
 if TYPE_CHECKING:
+    from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
-
-    from conftest import Bench
 
 LOOK = (
     "import socket, time\n"
@@ -73,8 +72,12 @@ async def test_every_form_of_a_name_resolves(bench: Bench, node: Kubelet) -> Non
     names += [f"coordinator.{zone}", f"c-0.coordinator.{zone}", "c-0.coordinator"]
     waiting = "until getent hosts coordinator >/dev/null; do sleep 0.1; done; "
 
-    await bench.pod(node, "client", f"{waiting} getent ahostsv4 {names[0]} | cut -d' ' -f1 | uniq; "
-                    + "; ".join(f"getent hosts {name} | cut -d' ' -f1" for name in names))
+    await bench.pod(
+        node,
+        "client",
+        f"{waiting} getent ahostsv4 {names[0]} | cut -d' ' -f1 | uniq; "
+        + "; ".join(f"getent hosts {name} | cut -d' ' -f1" for name in names),
+    )
 
     await bench.ended("client")
     assert (await bench.log("client")).split() == [ip] * (len(names) + 1)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
-
-    from conftest import Bench
 
 KUBECTL = Path(sys.executable).parent / "kubectl"
 THREE = "echo one; echo two; echo three"
@@ -57,9 +56,7 @@ async def test_kubectl_reads_a_log(
     assert await kubectl(bench, "logs", "said", *options) == expected
 
 
-async def test_kubectl_follows_a_log_until_the_container_ends(
-    bench: Bench, node: Kubelet
-) -> None:
+async def test_kubectl_follows_a_log_until_the_container_ends(bench: Bench, node: Kubelet) -> None:
     go = bench.root / "go"
     go.mkdir()
     mount = {"volumeMounts": [{"name": "go", "mountPath": "/go"}]}

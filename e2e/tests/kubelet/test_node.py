@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
-
-    from conftest import Bench
 
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -158,9 +157,7 @@ async def test_critical_pods_end_after_the_others(bench: Bench, node: Kubelet) -
     volumes = {"volumes": [{"name": "share", "hostPath": {"path": str(bench.root / "share")}}]}
     says = "trap 'sleep 0.3; echo {} >>/share/order; exit 1' TERM; echo up; "
     wait = "while :; do sleep 0.05; done"
-    await bench.pod(
-        node, "first", says.format("first") + wait, container=share, spec=volumes
-    )
+    await bench.pod(node, "first", says.format("first") + wait, container=share, spec=volumes)
     await bench.pod(
         node, "last", says.format("last") + wait, container=share, spec={**volumes, **spec}
     )
@@ -260,9 +257,11 @@ async def test_a_restartable_pod_starts_again_on_the_returned_node(bench: Bench)
 
     pod = await bench.until(
         f"{bench.pods}/back",
-        lambda pod: pod
-        and pod["status"]["containerStatuses"][0]["restartCount"] == 1
-        and "running" in pod["status"]["containerStatuses"][0]["state"],
+        lambda pod: (
+            pod
+            and pod["status"]["containerStatuses"][0]["restartCount"] == 1
+            and "running" in pod["status"]["containerStatuses"][0]["state"]
+        ),
     )
     last = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
     assert last["reason"] == "ContainerStatusUnknown"

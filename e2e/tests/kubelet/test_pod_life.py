@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
-
-    from conftest import Bench  # noqa
 
 
 def conditions(pod: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -97,8 +96,11 @@ async def test_a_failed_container_is_restarted_with_back_off(bench: Bench, node:
 
     pod = await bench.until(
         f"{bench.pods}/again",
-        lambda pod: pod
-        and "CrashLoopBackOff" in str(pod["status"].get("containerStatuses", [{}])[0].get("state")),
+        lambda pod: (
+            pod
+            and "CrashLoopBackOff"
+            in str(pod["status"].get("containerStatuses", [{}])[0].get("state"))
+        ),
     )
 
     container = pod["status"]["containerStatuses"][0]
@@ -265,7 +267,7 @@ async def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(
 @pytest.mark.parametrize(
     "probe",
     [
-        pytest.param({"exec": {"command": ["test", "-e", "/tmp/ready-now"]}}, id="exec"),
+        pytest.param({"exec": {"command": ["test", "-e", "/run/ready-now"]}}, id="exec"),
         pytest.param({"tcpSocket": {"port": "web"}}, id="tcp"),
         pytest.param({"httpGet": {"port": 8080, "path": "/"}}, id="http"),
     ],
@@ -273,12 +275,12 @@ async def test_an_image_that_cannot_be_pulled_keeps_the_pod_pending(
 async def test_a_pod_is_ready_when_its_probe_says_so(
     bench: Bench, node: Kubelet, probe: dict[str, Any]
 ) -> None:
-    serve = "python -m http.server 8080 --bind $POD_IP --directory /tmp/www"
+    serve = "python -m http.server 8080 --bind $POD_IP --directory /run/www"
     await bench.pod(
         node,
         "probed",
         f"echo up; while [ ! -e /go/on ]; do sleep 0.1; done; "
-        f"mkdir -p /tmp/www; touch /tmp/ready-now; exec {serve}",
+        f"mkdir -p /run/www; touch /run/ready-now; exec {serve}",
         container={
             "readinessProbe": {**probe, "periodSeconds": 1, "failureThreshold": 1},
             "ports": [{"name": "web", "containerPort": 8080}],

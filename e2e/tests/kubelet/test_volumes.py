@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
-
-    from conftest import Bench
 
 
 def mount(name: str, path: str, **more: Any) -> dict[str, Any]:
@@ -23,7 +22,7 @@ async def create(bench: Bench, kind: str, name: str, **body: Any) -> None:
     await bench.api.request("POST", path, {"metadata": {"name": name}, **body})
 
 
-async def run(bench: Bench, node: Kubelet, command: str, **more: Any) -> str:
+async def run(bench: Bench, node: Kubelet, command: list[str] | str, **more: Any) -> str:
     await bench.pod(node, "reader", command, **more)
     pod = await bench.ended("reader")
     log = await bench.log("reader")
@@ -214,7 +213,10 @@ async def test_the_environment_comes_from_everywhere(bench: Bench, node: Kubelet
             "name": "NONE",
             "valueFrom": {"secretKeyRef": {"name": "gone", "key": "key", "optional": True}},
         },
-        {"name": "MIB", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {
+            "name": "MIB",
+            "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+        },
     ]
 
     log = await run(

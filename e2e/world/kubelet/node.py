@@ -89,7 +89,8 @@ class Kubelet:
         )
 
     async def run(self) -> None:
-        """Be a node until cancelled or powered off; afterwards no process of it is left.
+        """
+        Be a node until cancelled or powered off; afterwards no process of it is left.
 
         The node's own address belongs to whoever made the node; the pods' come and go with them.
         """
