@@ -26,23 +26,28 @@ def order_stop(worker: Worker, *, by: float, now: float, out: Outbox) -> None:
 
 def settle(state: State, *, now: float, out: Outbox) -> None:
     """Dismiss every leaver that holds still and whose state is not needed, or is safe."""
-    if state.current is not None or state.adoption is not None:
-        _dismiss_stateless(state, out=out)
-        return
     staying = max((worker.state_step for worker in state.eligible()), default=-1)
     safe = max(staying, state.checkpoint_step())
-    leavers = [w for w in state.workers.values() if w.leave_by is not None and w.processes]
-    for worker in leavers:
+    for worker in state.workers.values():
+        if worker.leave_by is None or not worker.processes:
+            continue
         if worker.state_step <= safe or not may_save(worker):
             _dismiss(worker, save=False, out=out)
-        elif worker.name == state.lease.holder and now < state.lease.expires:
-            _dismiss(worker, save=True, out=out)
+        elif not _may_others_catch_up(state, worker):
+            if state.current is not None:  # they went on without it
+                _dismiss(worker, save=False, out=out)
+            elif worker.name == state.lease.holder and now < state.lease.expires:
+                _dismiss(worker, save=True, out=out)
 
 
-def _dismiss_stateless(state: State, *, out: Outbox) -> None:
-    for worker in state.workers.values():
-        if worker.leave_by is not None and worker.state_step < 0 and worker.processes:
-            _dismiss(worker, save=False, out=out)
+def _may_others_catch_up(state: State, worker: Worker) -> bool:
+    """Tell whether others are still on their way to the step this leaver holds."""
+    if state.adoption is not None:
+        return True
+    current = state.current
+    return current is not None and any(
+        process.generation == current.number for process in worker.processes.values()
+    )
 
 
 def _dismiss(worker: Worker, *, save: bool, out: Outbox) -> None:
