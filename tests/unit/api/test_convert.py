@@ -1,0 +1,288 @@
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ebbtide.api.convert import parse_job, parse_pool, template_hash
+from ebbtide.core.values.errors import InvalidManifestError
+from ebbtide.core.values.job import BrokenJob, CleanPodPolicy, Job, JobKey, SpotUse
+from ebbtide.core.values.pool import Market
+from support.manifests import (
+    ABSENT,
+    WRONG_JOBS,
+    WRONG_NAMES,
+    Wrong,
+    changed,
+    container,
+    job_manifest,
+    pool_manifest,
+    stored,
+    template,
+)
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def parsed(**changes: object) -> Job:
+    manifest = stored(
+        changed(job_manifest(), {k.replace("__", "."): v for k, v in changes.items()})
+    )
+    job = parse_job(manifest)
+    assert isinstance(job, Job), job.errors
+    return job
+
+
+def faults(manifest: dict[str, object]) -> tuple[str, ...]:
+    job = parse_job(manifest)
+    assert isinstance(job, BrokenJob)
+    return job.errors
+
+
+def test_a_short_manifest_gets_every_default() -> None:
+    job = parsed()
+
+    assert job.key == JobKey("team", "digits")
+    assert job.uid == "7f4c1b52-0000-4000-8000-000000000001"
+    assert (job.generation, job.resource_version) == (3, "41")
+    assert job.created == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert not job.deleting
+    assert (job.steps, job.global_batch_size) == (600, 64)
+    assert (job.min_replicas, job.max_replicas) == (2, 4)
+    assert job.pools is None
+    assert job.pool_selector is None
+    assert (job.on_demand_floor, job.spot) == (1, SpotUse.ALLOW)
+    assert (job.gpus_per_worker, job.processes_per_worker) == (0, 1)
+    assert job.checkpoint_path == "/checkpoints"
+    assert job.checkpoint_interval == timedelta(seconds=60)
+    assert job.checkpoint_retain == 3
+    assert not job.suspend
+    assert job.managed_by == "ebbtide.dev/trainingjob-controller"
+    assert job.backoff_limit == 6
+    assert job.active_deadline is None
+    assert job.ttl_after_finished is None
+    assert job.clean_pod_policy is CleanPodPolicy.RUNNING
+    assert job.template == template()
+
+
+def test_what_is_written_counts() -> None:
+    job = parse_job(
+        stored(
+            job_manifest(
+                capacity={
+                    "pools": ["b", "a"],
+                    "onDemandFloor": 0,
+                    "spot": "Only",
+                },
+                processesPerWorker=2,
+                checkpoint={"path": "/checkpoints/run/", "interval": 5, "retain": 1},
+                suspend=True,
+                managedBy="kueue.x-k8s.io/multikueue",
+                backoffLimit=0,
+                activeDeadlineSeconds=3600,
+                ttlSecondsAfterFinished=0,
+                cleanPodPolicy="None",
+            )
+        )
+    )
+
+    assert isinstance(job, Job)
+    assert job.pools == ("b", "a")
+    assert (job.on_demand_floor, job.spot) == (0, SpotUse.ONLY)
+    assert job.processes_per_worker == 2
+    assert job.checkpoint_path == "/checkpoints/run"
+    assert (job.checkpoint_interval, job.checkpoint_retain) == (timedelta(seconds=5), 1)
+    assert job.suspend
+    assert job.managed_by == "kueue.x-k8s.io/multikueue"
+    assert job.backoff_limit == 0
+    assert job.active_deadline == timedelta(hours=1)
+    assert job.ttl_after_finished == timedelta(0)
+    assert job.clean_pod_policy is CleanPodPolicy.NONE
+
+
+def test_pools_may_be_selected_by_label() -> None:
+    job = parsed(spec__capacity={"poolSelector": {"matchLabels": {"tier": "cheap"}}})
+
+    assert job.pool_selector == {"tier": "cheap"}
+
+
+@pytest.mark.parametrize("limit", [2, "2"])
+def test_the_gpu_limit_gives_the_processes(limit: object) -> None:
+    trainer = container(resources={"limits": {"nvidia.com/gpu": limit}})
+
+    job = parsed(spec__template__spec__containers=[trainer])
+
+    assert (job.gpus_per_worker, job.processes_per_worker) == (2, 2)
+
+
+def test_a_job_on_its_way_out_says_so() -> None:
+    manifest = changed(
+        stored(job_manifest()), {"metadata.deletionTimestamp": "2026-01-01T13:00:00Z"}
+    )
+
+    job = parse_job(manifest)
+
+    assert isinstance(job, Job)
+    assert job.deleting
+
+
+def test_the_hash_of_a_template_ignores_the_order_of_its_fields() -> None:
+    one = {"spec": {"a": 1, "b": [1, 2]}}
+    same = {"spec": {"b": [1, 2], "a": 1}}
+    other = {"spec": {"b": [2, 1], "a": 1}}
+
+    assert template_hash(one) == template_hash(same)
+    assert template_hash(one) != template_hash(other)
+    assert len(template_hash(one)) == 16
+
+
+@pytest.mark.parametrize("wrong", WRONG_JOBS, ids=lambda wrong: wrong.id)
+def test_a_mistake_is_told_with_its_path_and_what_would_be_right(wrong: Wrong) -> None:
+    errors = faults(stored(wrong.manifest()))
+
+    told = [error for error in errors if error.startswith(f"{wrong.path}: ")]
+    assert told, errors
+    assert any(wrong.says in error for error in told), told
+
+
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_b030_a_name_that_gives_no_host_names_is_told(name: str) -> None:
+    errors = faults(stored(job_manifest(name)))
+
+    assert len(errors) == 1
+    assert errors[0].startswith(f"metadata.name: {name!r}: ")
+    assert "at most 43 characters" in errors[0]
+
+
+def test_b030_the_longest_name_keeps_every_child_within_63_characters() -> None:
+    job = parse_job(stored(job_manifest("a" * 43)))
+
+    assert isinstance(job, Job)
+    assert len(f"{job.key.name}-coordinator-0-99999") == 63
+    assert len(f"{job.key.name}-worker-4095-99999") <= 63
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    manifest = stored(
+        changed(
+            job_manifest("Wrong"),
+            {
+                "spec.work.steps": -1,
+                "spec.backoffLimit": "many",
+                "spec.elasticPolicy.maxReplicas": ABSENT,
+                "spec.unheardOf": 1,
+            },
+        )
+    )
+
+    paths = [error.split(": ")[0] for error in faults(manifest)]
+
+    assert sorted(paths) == [
+        "metadata.name",
+        "spec.backoffLimit",
+        "spec.elasticPolicy.maxReplicas",
+        "spec.unheardOf",
+        "spec.work.steps",
+    ]
+
+
+def test_mistakes_in_the_template_are_told_at_once() -> None:
+    trainer = container(resources={"limits": {"nvidia.com/gpu": "half"}})
+    manifest = stored(
+        job_manifest(
+            template=template(
+                containers=[trainer],
+                volumes=[{"name": "data", "emptyDir": {}}, {"name": "data", "emptyDir": {}}],
+                nodeName="node-1",
+            )
+        )
+    )
+
+    assert len(faults(manifest)) == 4
+
+
+def test_b096_a_field_that_this_version_does_not_know_is_never_ignored() -> None:
+    errors = faults(stored(job_manifest(objective={"budget": "10.00"})))
+
+    assert errors == ("spec.objective: no field of this name is known here; it has to be removed",)
+
+
+def test_a_long_value_is_shown_cut() -> None:
+    errors = faults(stored(job_manifest(strategy="x" * 1000)))
+
+    assert len(errors[0]) < 200
+
+
+def test_a_broken_job_still_says_who_it_is() -> None:
+    job = parse_job(stored(job_manifest(work=None, managedBy="other.example/controller")))
+
+    assert isinstance(job, BrokenJob)
+    assert job.key == JobKey("team", "digits")
+    assert job.managed_by == "other.example/controller"
+    assert job.generation == 3
+
+
+@pytest.mark.parametrize("spec", [None, 3, "text", [], {}], ids=repr)
+def test_no_spec_at_all_is_a_broken_job(spec: object) -> None:
+    assert faults({"metadata": {"name": "digits"}, "spec": spec})
+
+
+def test_a_pool_comes_with_its_defaults() -> None:
+    pool = parse_pool(pool_manifest())
+
+    assert (pool.name, pool.market) == ("v100-spot", Market.SPOT)
+    assert pool.node_selector == {"example.com/pool": "v100-spot"}
+    assert pool.tolerations == ()
+    assert (pool.zone, pool.region) == ("", "")
+    assert pool.notice == timedelta(seconds=30)
+    assert (pool.max_nodes, pool.gpu_type, pool.gpus_per_node) == (8, "V100", 1)
+    assert pool.usd_per_node_hour == Decimal("0.92")
+
+
+def test_a_pool_keeps_what_is_written() -> None:
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    manifest = pool_manifest(
+        tolerations=[toleration], market="OnDemand", zone="a", region="r", noticeSeconds=0
+    )
+    manifest["metadata"]["labels"] = {"tier": "dear"}
+
+    pool = parse_pool(manifest)
+
+    assert pool.tolerations == (toleration,)
+    assert pool.market is Market.ON_DEMAND
+    assert (pool.zone, pool.region, pool.notice) == ("a", "r", timedelta(0))
+    assert pool.labels == {"tier": "dear"}
+
+
+def test_a_pool_without_gpus_carries_jobs_without_gpus_only() -> None:
+    manifest = pool_manifest()
+    del manifest["spec"]["gpu"]
+
+    pool = parse_pool(manifest)
+
+    assert pool.workers_per_node(1) == 0
+    assert pool.workers_per_node(0) > 0
+
+
+def test_all_mistakes_in_a_pool_are_told_at_once() -> None:
+    manifest = pool_manifest(market="Cheap", price={"usdPerNodeHour": 0.92}, nodeSelector={})
+
+    with pytest.raises(InvalidManifestError) as caught:
+        parse_pool(manifest)
+
+    assert [error.path for error in caught.value.errors] == [
+        "spec.nodeSelector",
+        "spec.market",
+        "spec.price.usdPerNodeHour",
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_right(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        if document["kind"] == "TrainingJob":
+            job = parse_job(stored(document))
+            assert isinstance(job, Job), job.errors
+        elif document["kind"] == "CapacityPool":
+            assert parse_pool(document).name
