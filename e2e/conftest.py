@@ -6,25 +6,29 @@ import contextlib
 import itertools
 import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from world.api import Api, ApiError
-from world.build import BuildError, find_or_build
+from world.build import BuildError, die_with_parent, find_or_build
 from world.controlplane import Settings
 from world.network import CONTROL_PLANE_ADDRESS, Network, NetworkError, enter
 from world.session import Session
 from world.world import OpenWorld, World
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from world.cloud.pool import Pool
 
+OUTSIDE: Final = pytest.StashKey[subprocess.Popen[str]]()
 NETWORK: Final = pytest.StashKey[Network]()
 BINARY: Final = pytest.StashKey[Path]()
+END_MARK: Final = "that-is-all"
 LONGEST_NAME: Final = 40
 NUMBERS: Final = itertools.count(1)
 
@@ -40,9 +44,37 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(message)
     try:
         config.stash[BINARY] = find_or_build()
+        config.stash[OUTSIDE] = _start_shell()
         config.stash[NETWORK] = enter()
     except (BuildError, NetworkError) as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the shell that has stayed outside."""
+    if OUTSIDE in config.stash:
+        config.stash[OUTSIDE].communicate()
+
+
+def _start_shell() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*die_with_parent(), "sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def outside(pytestconfig: pytest.Config) -> Callable[..., str]:
+    """Runs a command as from another terminal, outside the namespace; gives what it prints."""
+    shell = pytestconfig.stash[OUTSIDE]
+
+    def run(*command: str) -> str:
+        if shell.stdin is None or shell.stdout is None:
+            pytest.fail("the shell outside has no pipes")
+        shell.stdin.write(f"{shlex.join(command)} 2>&1; printf '\\n%s\\n' {END_MARK}\n")
+        shell.stdin.flush()
+        return "".join(iter(shell.stdout.readline, f"{END_MARK}\n"))
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ CONTROL_PLANE_ADDRESS = "10.77.0.1"
 FIRST_SUBNET = 1
 LAST_SUBNET = 254
 COMMAND_SECONDS = 10.0
+SYSTEM_PATH = "/usr/sbin:/sbin"
 
 REFUSED = """\
 the kernel refused a {kind} namespace ({error}).
@@ -135,7 +136,7 @@ def node_address(number: int) -> str:
 
 def find_nft() -> str:
     """Return the path of `nft`, which is rarely on a user's PATH."""
-    found = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin")
+    found = shutil.which("nft") or shutil.which("nft", path=SYSTEM_PATH)
     if found is None:
         raise NetworkError(NO_NFT)
     return found

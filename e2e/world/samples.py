@@ -69,9 +69,9 @@ def is_over(pod: Json) -> bool:
     return pod["status"]["phase"] in {"Failed", "Succeeded"}
 
 
-def is_ready(node: Json) -> bool:
-    """Tell whether a node is Ready."""
-    return bool(find_condition(node, "Ready").get("status") == "True")
+def is_ready(found: Json) -> bool:
+    """Tell whether a node, or a pod, is Ready."""
+    return bool(find_condition(found, "Ready").get("status") == "True")
 
 
 def taint_keys(node: Json) -> set[str]:

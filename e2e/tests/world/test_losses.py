@@ -50,6 +50,15 @@ async def run_pod(world: World, pool: Pool, name: str = "one", **changes: object
     return await world.until_pod(name, is_running, timeout=20)
 
 
+async def run_echo(world: World, pool: Pool) -> Json:
+    """Run a pod that answers; a readiness probe tells when it does."""
+    pod = make_pod("one", pool, script=ECHO_SCRIPT, grace=1)
+    probe = {"tcpSocket": {"port": ECHO_PORT}, "periodSeconds": 1}
+    pod["spec"]["containers"][0]["readinessProbe"] = probe
+    await world.api.request("POST", world.path("pods"), pod)
+    return await world.until_pod("one", is_ready, timeout=20, what="ready")
+
+
 def node_path(pod: Json) -> str:
     return f"/api/v1/nodes/{pod['spec']['nodeName']}"
 
@@ -80,7 +89,7 @@ async def test_in_an_api_partition_the_processes_live_on_and_are_killed_after_it
 ) -> None:
     pool = make_pool()
     world = await open_world([pool], factor=FACTOR)
-    pod = await run_pod(world, pool, script=ECHO_SCRIPT)
+    pod = await run_echo(world, pool)
     machine = world.node(pod["spec"]["nodeName"])
     reader, writer = await connect(pod["status"]["podIP"], node_address(machine.subnet))
     revocation = world.revoke("partition-api", node=machine.name, seconds=300.0)
@@ -106,7 +115,7 @@ async def test_in_a_data_partition_connections_hang_and_go_on_after_it(
 ) -> None:
     pool = make_pool()
     world = await open_world([pool], factor=FACTOR)
-    pod = await run_pod(world, pool, script=ECHO_SCRIPT)
+    pod = await run_echo(world, pool)
     machine = world.node(pod["spec"]["nodeName"])
     server, inside = pod["status"]["podIP"], node_address(machine.subnet)
     [system] = world.nodes("system")
@@ -159,14 +168,15 @@ async def test_a_zone_wave_takes_every_spot_node_of_the_zone_and_no_other(
     pods = [await run_pod(world, here, name) for name in ("one", "two", "three")]
     other = await run_pod(world, there, "four")
     victims = {pod["spec"]["nodeName"] for pod in pods}
-    record = await world.revoke("zone-wave", node=min(victims))
+    revocation = world.revoke("zone-wave", node=min(victims))
+    for name in ("one", "two", "three"):
+        found = await world.until_pod(name, is_over)
+        assert find_condition(found, "DisruptionTarget")["reason"] == "TerminationByKubelet"
+    record = await revocation
     assert {part.node for part in record.parts} == victims
     starts = [part.at("notice") for part in record.parts]
     assert (max(starts) - record.at("notice")).total_seconds() < 60 * FACTOR + 1.0
     assert len(set(starts)) == 3
-    for name in ("one", "two", "three"):
-        found = await world.until_pod(name, is_over)
-        assert find_condition(found, "DisruptionTarget")["reason"] == "TerminationByKubelet"
     assert world.node(other["spec"]["nodeName"]).state is State.RUNNING
     assert is_running(await world.api.request("GET", f"{world.path('pods')}/four"))
 
