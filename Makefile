@@ -54,7 +54,7 @@ types: venv ## Check types, strictly
 	@$(BIN)/mypy e2e examples
 
 imports: venv ## Check which package may import which
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 unit: venv ## Tests of single functions and classes
 	@$(TESTS) unit

@@ -99,9 +99,13 @@ def judged(tally: Tally, *, status: int) -> Tally:
 
 def command_for(part: Part, *, coverage: bool, extra: list[str]) -> list[str]:
     """The pytest command line of one part."""
-    runner = ["-m", "coverage", "run", "-m", "pytest"] if coverage else ["-m", "pytest"]
     report = REPORTS / f"{part.name}.xml"
-    return [sys.executable, *runner, part.folder, *part.options, f"--junit-xml={report}", *extra]
+    options = [*part.options, f"--junit-xml={report}"]
+    runner = ["-m", "pytest"]
+    if coverage:  # a distributed worker may be ended before it has written what it measured
+        runner = ["-m", "coverage", "run", "-m", "pytest"]
+        options += ["-n", "0"]
+    return [sys.executable, *runner, part.folder, *options, *extra]
 
 
 def run(command: list[str]) -> int:
