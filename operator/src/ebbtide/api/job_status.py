@@ -200,7 +200,9 @@ class Status(Schema):
         default_factory=ProgressStatus, description="How far the training is."
     )
     cost: CostStatus = Field(default_factory=CostStatus, description="What was spent.")
-    counters: CountersStatus = Field(default_factory=CountersStatus, description="What happened.")
+    counters: CountersStatus = Field(
+        default_factory=CountersStatus, description="What happened; these only grow."
+    )
     last_failure: LastFailureStatus | None = Field(
         default=None, description="The failure that was counted last."
     )
