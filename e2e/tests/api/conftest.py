@@ -21,19 +21,30 @@ APPLY: Final = "application/apply-patch+yaml"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONFLICT: Final = 409
 PATIENCE_SECONDS: Final = 20.0
+SERVED: Final[list[Session]] = []
+"""Control planes that have our kinds."""
 
 
 @pytest.fixture
-async def api(session: Session, namespace: str) -> AsyncIterator[Api]:
+async def server(session: Session) -> AsyncIterator[Api]:
+    """The API server with our kinds, for tests that leave nothing behind."""
     async with Api(session.kubeconfig) as api:
-        for kind in KINDS:
-            await install(api, render_crd(kind))
-        await create(api, "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        # The controller that makes it comes later than the first pod of a test.
-        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        await create(api, accounts, {"metadata": {"name": "default"}})
+        if session not in SERVED:
+            for kind in KINDS:
+                await install(api, render_crd(kind))
+            SERVED.append(session)
         yield api
-        await api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+async def api(server: Api, namespace: str) -> AsyncIterator[Api]:
+    """The API server with a namespace for the test."""
+    await create(server, "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    # The controller that makes it comes later than the first pod of a test.
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    await create(server, accounts, {"metadata": {"name": "default"}})
+    yield server
+    await server.request("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
 @pytest.fixture
