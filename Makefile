@@ -36,7 +36,7 @@ test: venv ## Run every test, the end-to-end ones on a real control plane includ
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
 
 quick: venv lint types imports ## Run what finds most mistakes in under a minute
-	@$(TESTS) unit laws
+	@EBBTIDE_EXAMPLES=quick $(TESTS) unit laws
 
 ##@ Parts of `make test`
 .PHONY: fmt lint types imports unit laws handlers runtime architecture e2e

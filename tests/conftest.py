@@ -1,6 +1,7 @@
 """Options and profiles for every test outside e2e/."""
 
 import importlib.util
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,7 +15,8 @@ settings.register_profile(
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("fixed")
+settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)  # make quick
+settings.load_profile(os.environ.get("EBBTIDE_EXAMPLES", "fixed"))
 
 
 def has_cuda() -> bool:
