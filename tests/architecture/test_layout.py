@@ -1,6 +1,9 @@
 """Where files may be and how they may be called."""
 
+import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +99,19 @@ def test_every_source_folder_has_sources() -> None:
     empty = [folder for folder in SOURCES if not files(folder, suffix=".py")]
 
     assert empty == []
+
+
+def test_the_wheel_holds_the_package_and_its_licence_and_nothing_else(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+
+    top = {name.split("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"ebbtide"}
+    assert "ebbtide/py.typed" in names
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

@@ -15,7 +15,16 @@ TESTS = ("tests", "e2e/tests")
 def tracked() -> tuple[Path, ...]:
     """Every file that is, or with the next commit may be, in the repository."""
     listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ],
         cwd=ROOT,
         check=True,
         capture_output=True,
