@@ -18,7 +18,7 @@ from ebbtide.cluster.errors import NotFoundError
 from ebbtide.cluster.port import Api
 from ebbtide.cluster.shapes import SecretShape, ServiceShape
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
-from ebbtide.manifests.token import TOKEN_KEY
+from ebbtide.manifests.credential import TOKEN_KEY
 from ebbtide.wire import names
 
 FRESH_SECONDS: Final = 60.0
