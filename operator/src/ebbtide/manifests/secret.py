@@ -5,7 +5,7 @@ from typing import Any
 
 from ebbtide.core.values.job import Job
 from ebbtide.manifests.metadata import child_metadata
-from ebbtide.manifests.token import TOKEN_KEY
+from ebbtide.manifests.credential import TOKEN_KEY
 from ebbtide.wire.names import token_secret
 
 

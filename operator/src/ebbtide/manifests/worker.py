@@ -11,7 +11,7 @@ from ebbtide.manifests.affinity import is_one_of, require
 from ebbtide.manifests.environment import identity, variables
 from ebbtide.manifests.metadata import pod_metadata, with_template
 from ebbtide.manifests.options import Options
-from ebbtide.manifests.token import ANY_USER, token_mount, token_volume
+from ebbtide.manifests.credential import ANY_USER, token_mount, token_volume
 from ebbtide.wire.names import (
     ENV_CHECKPOINT_PATH,
     ENV_GPU,
@@ -33,7 +33,8 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
         raise ValueError(f"{job.key}: a worker needs a pool, worker {action.index} has none")
     spec: Json = copy.deepcopy(dict(job.template["spec"]))
     containers: list[Json] = spec["containers"]
-    containers[0] = _trainer(containers[0], job, action, options=options)
+    ours = [*identity(job, action), *_training(job, action.pool)]
+    containers[0] = _trainer(containers[0], ours, options)
     for container in (*containers, *(spec.get("initContainers") or ())):
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(job, ANY_USER)]
@@ -52,10 +53,9 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
     }
 
 
-def _trainer(container: Json, job: Job, action: CreatePod, *, options: Options) -> Json:
+def _trainer(container: Json, ours: list[Json], options: Options) -> Json:
     """Return the first container: the same command, started by our runtime."""
     command: list[str] = container["command"]
-    ours = [*identity(job, action), *_training(job, action.pool)]
     names = {variable["name"] for variable in ours}
     theirs = [entry for entry in container.get("env") or () if entry["name"] not in names]
     rest = {key: value for key, value in container.items() if key != "args"}
@@ -75,18 +75,14 @@ def _python(command: list[str], options: Options) -> str:
     return command[0] if _INTERPRETER.fullmatch(command[0]) else options.python
 
 
-def _training(job: Job, pool: Pool | None) -> list[Json]:
-    values = {
+def _training(job: Job, pool: Pool) -> list[Json]:
+    return variables({
         ENV_CHECKPOINT_PATH: job.checkpoint_path,
         ENV_PROCESSES: str(job.processes_per_worker),
-    }
-    if pool is not None:
-        values |= {
-            ENV_POOL: pool.name,
-            ENV_GPU: pool.gpu_type,
-            ENV_NOTICE_SECONDS: f"{pool.notice.total_seconds():g}",
-        }
-    return variables(values)
+        ENV_POOL: pool.name,
+        ENV_GPU: pool.gpu_type,
+        ENV_NOTICE_SECONDS: f"{pool.notice.total_seconds():g}",
+    })  # fmt: skip
 
 
 def _place(spec: Json, pool: Pool) -> None:
