@@ -7,10 +7,10 @@ import msgspec
 from ebbtide.core.values.decision import CreatePod
 from ebbtide.core.values.job import Job
 from ebbtide.manifests.affinity import never_on_spot, require
+from ebbtide.manifests.credential import GROUP_ONLY, token_mount, token_volume
 from ebbtide.manifests.environment import identity, variables
 from ebbtide.manifests.metadata import pod_metadata
 from ebbtide.manifests.options import Options
-from ebbtide.manifests.credential import GROUP_ONLY, token_mount, token_volume
 from ebbtide.wire.names import COORDINATOR_PORT, ENV_WORK, host_name
 
 MODULE: Final = "ebbtide.coordinator"

@@ -4,8 +4,8 @@ import base64
 from typing import Any
 
 from ebbtide.core.values.job import Job
-from ebbtide.manifests.metadata import child_metadata
 from ebbtide.manifests.credential import TOKEN_KEY
+from ebbtide.manifests.metadata import child_metadata
 from ebbtide.wire.names import token_secret
 
 

@@ -8,10 +8,10 @@ from ebbtide.core.values.decision import CreatePod
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.pool import Pool
 from ebbtide.manifests.affinity import is_one_of, require
+from ebbtide.manifests.credential import ANY_USER, token_mount, token_volume
 from ebbtide.manifests.environment import identity, variables
 from ebbtide.manifests.metadata import pod_metadata, with_template
 from ebbtide.manifests.options import Options
-from ebbtide.manifests.credential import ANY_USER, token_mount, token_volume
 from ebbtide.wire.names import (
     ENV_CHECKPOINT_PATH,
     ENV_GPU,
