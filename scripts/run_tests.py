@@ -111,13 +111,15 @@ def command_for(part: Part, *, coverage: bool, extra: list[str]) -> list[str]:
 def run(command: list[str]) -> int:
     """Run to the end; an interrupt or a request to stop gives pytest time to tear down."""
     child = subprocess.Popen(command, cwd=ROOT)
+    asked_to_stop = []
 
-    def pass_on(_number: int, _frame: object) -> None:
+    def pass_on(number: int, _frame: object) -> None:
+        asked_to_stop.append(number)
         child.send_signal(signal.SIGINT)
 
     former = signal.signal(signal.SIGTERM, pass_on)
     try:
-        return child.wait()
+        status = child.wait()
     except KeyboardInterrupt:
         # The terminal interrupted the child as well; it is tearing down.
         try:
@@ -128,6 +130,9 @@ def run(command: list[str]) -> int:
         raise
     finally:
         signal.signal(signal.SIGTERM, former)
+    if asked_to_stop:
+        raise KeyboardInterrupt
+    return status
 
 
 def on_own_cluster() -> bool:
@@ -161,6 +166,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="+", choices=[*(part.name for part in PARTS), "all"])
     parser.add_argument("--coverage", action="store_true", help="measure branch coverage")
     arguments = parser.parse_args()
+    # Started in the background of a shell, Python and its children would not hear an interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     REPORTS.mkdir(parents=True, exist_ok=True)
     (ROOT / ".run" / "coverage").mkdir(parents=True, exist_ok=True)
     extra = shlex.split(os.environ.get("ARGS", ""))
