@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from world.cloud.actions import add_taint, cordon, drain, remove_taint
@@ -166,14 +166,17 @@ async def gke_same_name(stage: Stage, *, returns: Range = (10.0, 25.0)) -> None:
     stage.mark("returned")
 
 
-async def aws_itn(stage: Stage, *, node_deleted: Range = (10.0, 60.0)) -> None:
+async def aws_itn(
+    stage: Stage, *, node_deleted: Range = (10.0, 60.0), provider: Provider | None = None
+) -> None:
     """
     Interruption notice: taint, drain by eviction, power-off after 120 s.
 
     Karpenter taints and starts the replacement at once; elsewhere the Node Termination Handler
-    taints and cordons.
+    taints and cordons. `provider` has it done in another provider's manner.
     """
     pool = stage.machine.pool
+    pool = replace(pool, provider=provider or pool.provider)
     by_karpenter = pool.provider is Provider.KARPENTER
     await _warn(stage, pool.warning_taint(_event_id(stage)), with_cordon=not by_karpenter)
     if by_karpenter and stage.cloud.headroom(pool):
