@@ -135,10 +135,18 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_a_message_without_end_is_cut_to_what_may_be_stored() -> None:
     failure = LastFailure(generation=1, time=NOON, message="x" * 40_000)
+    display = Display(gpu="8x " + "V100 " * 100)
 
-    rendered = render_status(JobStatus(last_failure=failure))
+    rendered = render_status(JobStatus(last_failure=failure, display=display))
 
     Status.model_validate(rendered)  # raises where it is not
+
+
+@pytest.mark.parametrize("rate", [float("inf"), float("nan"), -1.0])
+def test_a_speed_that_is_no_number_is_none(rate: float) -> None:
+    rendered = render_status(JobStatus(progress=Progress(steps_per_second=rate)))
+
+    assert rendered["progress"]["stepsPerSecond"] == 0.0
 
 
 def test_a_field_of_a_later_version_is_no_reason_to_fail() -> None:

@@ -5,6 +5,7 @@ Times that users read are cut to whole seconds, as everywhere in Kubernetes; tho
 counts with keep their fractions. What is None or empty is left out, counters never are.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -32,6 +33,8 @@ from ebbtide.core.values.status import (
 CENT: Final = Decimal("0.01")
 MICRO: Final = Decimal("0.000001")
 LONGEST_MESSAGE: Final = 32768
+LONGEST_TEXT: Final = 128
+"""Of a column. One text that is too long would have the server refuse the whole status."""
 
 Json = dict[str, Any]
 
@@ -101,10 +104,10 @@ def render_status(status: JobStatus) -> Json:
         "observedGeneration": status.observed_generation,
         "state": status.state,
         "display": _slim({
-            "ready": status.display.ready,
-            "gpu": status.display.gpu,
-            "spot": status.display.spot,
-            "progress": status.display.progress,
+            "ready": status.display.ready[:LONGEST_TEXT],
+            "gpu": status.display.gpu[:LONGEST_TEXT],
+            "spot": status.display.spot[:LONGEST_TEXT],
+            "progress": status.display.progress[:LONGEST_TEXT],
         }),
         "conditions": [_render_condition(condition) for condition in status.conditions],
         "firstStartTime": _whole_seconds(status.first_start),
@@ -208,7 +211,7 @@ def _render_progress(progress: Progress) -> Json:
     return _slim({
         "step": progress.step,
         "steps": progress.steps,
-        "stepsPerSecond": progress.steps_per_second,
+        "stepsPerSecond": _rate(progress.steps_per_second),
         "percentage": progress.percentage,
         "estimatedRemainingSeconds": progress.estimated_remaining_seconds,
         "lastCheckpointStep": progress.last_checkpoint_step,
@@ -255,6 +258,11 @@ def _slim(fields: Json) -> Json:
 
 def _whole_seconds(moment: datetime | None) -> str | None:
     return None if moment is None else render_time(moment.replace(microsecond=0))
+
+
+def _rate(value: float) -> float:
+    """Return a rate that JSON has a word for."""
+    return value if math.isfinite(value) and value > 0 else 0.0
 
 
 def _exact(moment: datetime | None) -> str | None:
