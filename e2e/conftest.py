@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +92,26 @@ def session(
     )
     with Session(network=pytestconfig.stash[NETWORK], settings=settings) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For tests that need an API server and no nodes: ours, or the cluster that the user chose."""
+    if os.environ.get("EBBTIDE_CLUSTER") != "current":
+        session: Session = request.getfixturevalue("session")
+        return session.kubeconfig
+    kubectl = str(Path(sys.executable).with_name("kubectl"))
+    view = [kubectl, "config", "view", "--minify", "--flatten", "--raw"]
+    shown = subprocess.run(view, capture_output=True, text=True, check=False, timeout=30)
+    if "client-certificate-data" not in shown.stdout:
+        pytest.fail(
+            "CLUSTER=current needs a kubeconfig (KUBECONFIG) whose current context logs in with a "
+            f"client certificate. {shown.stderr.strip()}"
+        )
+    path = tmp_path_factory.mktemp("current") / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(shown.stdout, encoding="utf-8")
+    return path
 
 
 @pytest.fixture

@@ -14,25 +14,24 @@ from world.api import Api, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from world.session import Session
+    from pathlib import Path
 
 APPLY: Final = "application/apply-patch+yaml"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONFLICT: Final = 409
 PATIENCE_SECONDS: Final = 20.0
-SERVED: Final[list[Session]] = []
-"""Control planes that have our kinds."""
+SERVED: Final[list[Path]] = []
+"""Kubeconfigs of control planes that have our kinds."""
 
 
 @pytest.fixture
-async def server(session: Session) -> AsyncIterator[Api]:
+async def server(kubeconfig: Path) -> AsyncIterator[Api]:
     """The API server with our kinds, for tests that leave nothing behind."""
-    async with Api(session.kubeconfig) as api:
-        if session not in SERVED:
+    async with Api(kubeconfig) as api:
+        if kubeconfig not in SERVED:
             for kind in KINDS:
                 await install(api, render_crd(kind))
-            SERVED.append(session)
+            SERVED.append(kubeconfig)
         yield api
 
 

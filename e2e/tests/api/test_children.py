@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from world.api import Api
-    from world.session import Session
 
     Kubectl = Callable[..., Coroutine[None, None, str]]
 
@@ -61,13 +60,13 @@ async def job(api: Api, jobs: str) -> Job:
 
 
 @pytest.fixture
-def kubectl(session: Session, namespace: str, jobs: str) -> Kubectl:
+def kubectl(kubeconfig: Path, namespace: str, jobs: str) -> Kubectl:
     program = Path(sys.executable).with_name("kubectl")
 
     async def run(*words: str) -> str:
         process = await asyncio.create_subprocess_exec(
             program,
-            f"--kubeconfig={session.kubeconfig}",
+            f"--kubeconfig={kubeconfig}",
             f"--namespace={namespace}",
             *words,
             stdout=asyncio.subprocess.PIPE,

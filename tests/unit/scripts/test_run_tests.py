@@ -93,19 +93,20 @@ def test_a_part_that_cannot_be_prepared_fails(
     assert "could not be prepared" in capsys.readouterr().out
 
 
-def test_nothing_is_prepared_for_a_cluster_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_what_needs_no_nodes_runs_on_a_cluster_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
-    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
     monkeypatch.setenv("EBBTIDE_CLUSTER", "current")
 
-    tally = run_tests.run_part(make_part(tmp_path, prepare=("false",)), coverage=False, extra=[])
+    (part,) = run_tests.selected(["e2e"])
 
-    assert str(tally) == "1 passed, 0 failed, 0 skipped"
+    assert part.folder == "e2e/tests/api"
+    assert part.prepare == ()
 
 
-def test_all_runs_every_part_in_order() -> None:
+def test_all_runs_every_part_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EBBTIDE_CLUSTER", raising=False)
+
     names = [part.name for part in run_tests.selected(["all"])]
 
     assert names == [part.name for part in run_tests.PARTS]
