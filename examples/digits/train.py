@@ -17,6 +17,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
+from typing_extensions import override
 
 import ebbtide.runtime as ebb
 
@@ -40,6 +41,7 @@ class Net(nn.Module):
             nn.Flatten(), nn.Linear(32 * 16, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10)
         )
 
+    @override
     def forward(self, pictures: Tensor) -> Tensor:
         """Give ten scores per picture."""
         scores: Tensor = self.head(self.features(pictures))
@@ -81,7 +83,9 @@ def parse() -> argparse.Namespace:
     """Read the options; the defaults are what the demonstration uses."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds of make-believe compute")
-    parser.add_argument("--fail-at", type=int, default=-1, help="raise at this step, to see a crash")
+    parser.add_argument(
+        "--fail-at", type=int, default=-1, help="raise at this step, to see a crash"
+    )
     parser.add_argument("--local", type=int, default=None, help="so many processes, no cluster")
     return parser.parse_args()
 

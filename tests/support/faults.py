@@ -1,4 +1,4 @@
-"""Losses by name, for training scripts of tests: `fail_at(worker, step)`, and proof that it fired."""
+"""What a training script of a test does to itself at a step, and proof that it did."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from support.processes import FAULTS, FIRED, Fault
 
 from ebbtide.wire import names
+from support.processes import FAULTS, FIRED, Fault
 
 _ACTIONS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "terminate": signal.SIGTERM}
 

@@ -49,24 +49,30 @@ def _reap(running: set[int], ended: dict[int, int]) -> None:
 
 
 def _start(request: dict[str, Any]) -> int:
+    ready, tell = os.pipe()
     pid = os.fork()
-    if pid:
-        return pid
+    if pid == 0:
+        _become(request, tell)
+    os.close(tell)
+    os.read(ready, 1)  # from here on it leads a group that can be killed
+    os.close(ready)
+    return pid
+
+
+def _become(request: dict[str, Any], tell: int) -> NoReturn:
+    """Be a worker's PID 1, or one of its ranks: both come out of `main`."""
     os.setsid()
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+    os.write(tell, b".")
+    os.close(tell)
     os.environ.clear()
     os.environ.update(request["env"])
-    _run(request["arguments"])
-
-
-def _run(arguments: list[str]) -> NoReturn:
-    """Be a worker's PID 1, or one of its ranks: both come out of `main`."""
     code = 1
     try:
-        code = worker.main(arguments)
+        code = worker.main(request["arguments"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks

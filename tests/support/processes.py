@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from support.nursery import Nursery
 
 from ebbtide.wire import names
 from ebbtide.wire.frames import Decoder, encode, prove
@@ -34,6 +33,7 @@ from ebbtide.wire.messages import (
     Report,
     WorkSpec,
 )
+from support.nursery import Nursery
 
 PATIENCE: Final = 40.0  # seconds; a loaded machine, not an expectation
 _LOOK: Final = 0.02
@@ -207,6 +207,10 @@ class Job:
         except OSError as error:
             raise Gone(str(error)) from error
 
+    def work_with(self, **changes: Any) -> WorkSpec:
+        """Return the working fields with some changed."""
+        return msgspec.structs.replace(self.work, **changes)
+
     def report(self) -> Report:
         """Return the coordinator's report."""
         report = self.call("status")
@@ -291,6 +295,6 @@ def _ask(connection: socket.socket, call: Call, *, token: bytes) -> Report | Non
                     connection.sendall(encode(answer) + encode(call))
                 case Reply(id=call.id, error="", report=report):
                     return report
-                case Reply() | Refused():
+                case _:
                     raise Gone(str(message))
     raise Gone("the connection ended")

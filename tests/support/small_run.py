@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import torch
-from support.faults import Faults
 from torch import nn
 from torch.utils.data import TensorDataset
 
 import ebbtide.runtime as ebb
 from ebbtide.wire import names
+from support.faults import Faults
 
 SAMPLES = 250
 
@@ -31,10 +31,11 @@ def make_data() -> TensorDataset:
     return TensorDataset(centres[labels] + torch.randn(SAMPLES, 12, generator=chance), labels)
 
 
-def make_model(width: int) -> nn.Module:
-    """Return a net with running statistics and dropout."""
+def make_model(width: int, *, running: bool) -> nn.Sequential:
+    """Return a net with dropout, and with running statistics if wanted."""
+    norm = nn.BatchNorm1d(width) if running else nn.LayerNorm(width)
     return nn.Sequential(
-        nn.Linear(12, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 3)
+        nn.Linear(12, width), norm, nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 3)
     )
 
 
@@ -51,15 +52,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--seed-by-index", action="store_true", help="each starts elsewhere")
+    parser.add_argument("--layer-norm", action="store_true", help="single samples are enough")
     options = parser.parse_args()
     faults = Faults()
-    torch.manual_seed(int(os.environ.get(names.ENV_INDEX, "0")))  # each starts elsewhere
-    model = make_model(options.width)
+    torch.manual_seed(int(os.environ[names.ENV_INDEX]) if options.seed_by_index else 0)
+    model = make_model(options.width, running=not options.layer_norm)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=20, gamma=0.9)
     average = torch.zeros(3, options.width)
 
     job = ebb.join()
+    head = model[-1]
+    if not isinstance(head, nn.Linear):
+        raise TypeError(head)
     model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
     job.track(average=average)
     loss_of = nn.CrossEntropyLoss()
@@ -75,9 +81,10 @@ def main() -> None:
             faults.pass_by(job.step, "applied")
             optimizer.zero_grad()
             scheduler.step()
-            average.mul_(0.9).add_(model[-1].weight.detach(), alpha=0.1)
+            average.mul_(0.9).add_(head.weight.detach(), alpha=0.1)
             job.log(loss=loss)
 
+    faults.pass_by(job.step, "done")
     name = f"{os.environ[names.ENV_WORKER]}-{os.environ[names.ENV_LOCAL_RANK]}"
     result = {
         "step": job.step,
@@ -85,7 +92,7 @@ def main() -> None:
         "rank": job.rank,
         "chief": job.is_chief,
         "digest": digest(*model.state_dict().values(), average),
-        "weights": [float(value) for value in model[-1].weight.detach().flatten()],
+        "weights": [float(value) for value in head.weight.detach().flatten()],
         "rate": optimizer.param_groups[0]["lr"],
         "labels": int(total),
     }

@@ -1,4 +1,5 @@
-"""The trainer library: what a training script imports, and what a worker's container runs.
+"""
+The trainer library: what a training script imports, and what a worker's container runs.
 
 What belongs here: joining a job, forming and re-forming the group, dividing the data, reducing
 gradients, checkpoints, leaving in time. torch is imported here and nowhere else in Ebbtide, and no

@@ -1,16 +1,18 @@
-"""What the loop hands out: a rank's share of one step, as the data set and `default_collate` make it."""
+"""What the loop hands out: a rank's share of one step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
 from ebbtide.runtime.sharding import Indices, Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
 
 
 class MapStyle(Protocol):
@@ -89,5 +91,5 @@ class Shard:
         if isinstance(self.dataset, TensorDataset):
             rows = torch.from_numpy(indices)
             return Batch(tuple(tensor[rows] for tensor in self.dataset.tensors))
-        samples: Sequence[Any] = [self.dataset[int(index)] for index in indices]
-        return Batch(cast("Any", default_collate(samples)))  # type: ignore[no-untyped-call]
+        samples = [self.dataset[int(index)] for index in indices]
+        return Batch(default_collate(samples))

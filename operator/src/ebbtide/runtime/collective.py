@@ -1,4 +1,5 @@
-"""The process group of one generation, and the only module that knows how torch makes one.
+"""
+The process group of one generation, and the only module that knows how torch makes one.
 
 `Group` is formed, used and broken again and again in one process. All that can go wrong in a
 collective comes out as `CollectiveBroken`. `break_` may be called from any thread and ends a
@@ -12,10 +13,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported, not declared
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from ebbtide.runtime import sockets
 from ebbtide.runtime.errors import CollectiveBroken
@@ -47,7 +50,7 @@ class Group:
         self._spare = coordinator_port
         listener = socket.create_server((address, 0), backlog=1024)
         self.store_port: int = listener.getsockname()[1]
-        self._host = dist.TCPStore(
+        self._host = TCPStore(
             address,
             self.store_port,
             is_master=True,
@@ -58,8 +61,8 @@ class Group:
         self._device = dist.ProcessGroupGloo.create_device(hostname=address)
         self._lock = threading.Lock()
         self._seat: Seat | None = None
-        self._backend: dist.ProcessGroupGloo | None = None
-        self._store: dist.Store | None = None
+        self._backend: Any = None  # a ProcessGroupGloo; torch's stubs know only half of it
+        self._store: Store | None = None
         self._held: list[socket.socket] = []
         self._before: dict[str, int] | None = None  # set while forming
         self._broken = 0  # the largest generation that must not go on
@@ -104,16 +107,15 @@ class Group:
         if seat.rank != 0:
             self._await_store(seat)
             host, port = seat.store
-            store = dist.TCPStore(
-                host, port, is_master=False, wait_for_workers=False, timeout=FORMING
-            )
-        options = dist.ProcessGroupGloo._Options()  # noqa: SLF001 -- the only way to name a device
+            store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=FORMING)
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()  # noqa: SLF001 -- the only way to name a device
         options._devices = [self._device]  # noqa: SLF001
         options._timeout = FORMING  # noqa: SLF001
         options._threads = 2  # noqa: SLF001
         self._store = store
-        self._backend = dist.ProcessGroupGloo(
-            dist.PrefixStore(f"generation/{seat.generation}", store), seat.rank, seat.world, options
+        self._backend = gloo(
+            PrefixStore(f"generation/{seat.generation}", store), seat.rank, seat.world, options
         )
 
     def _await_store(self, seat: Seat) -> None:
@@ -205,7 +207,7 @@ class Group:
             raise CollectiveBroken(f"generation {seat.generation} was ended")
         return seat
 
-    def _standing(self) -> dist.ProcessGroupGloo:
+    def _standing(self) -> Any:
         if self._backend is None:
             raise CollectiveBroken("there is no group")
         return self._backend
@@ -220,4 +222,3 @@ class Group:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
-

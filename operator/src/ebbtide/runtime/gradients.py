@@ -1,4 +1,5 @@
-"""One reduction per step: gradients and running statistics, weighted by share, and a vote.
+"""
+One reduction per step: gradients and running statistics, weighted by share, and a vote.
 
 The gradient of the global batch is the sum of the ranks' gradients, each times its share of the
 samples; a plain mean is wrong as soon as shares differ. Nothing is written back until everything
@@ -88,7 +89,9 @@ class Reducer:
     def _store(self, number: int, place: Tensor, *, used: bool) -> None:
         parameter = self._parameters[number]
         if not used:
-            parameter.grad = None  # used by nobody: the optimizer must pass it over, as in one process
+            parameter.grad = (
+                None  # used by nobody: the optimizer must pass it over, as in one process
+            )
         elif parameter.grad is None:
             parameter.grad = place.clone()
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,8 @@ from ebbtide.runtime.training import Links, Loop
 from ebbtide.runtime.trees import TreeError, check
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor, nn
     from torch.optim import Optimizer
 

@@ -44,8 +44,8 @@ class Notice:
         self._on_signal = on_signal
         self._deadline = deadline
         self._near, self._far = socket.socketpair()
-        self._near.setblocking(False)
-        self._far.setblocking(False)
+        self._near.settimeout(0)
+        self._far.settimeout(0)
         self._thread = threading.Thread(target=self._watch, name="ebbtide-notice", daemon=True)
 
     def start(self) -> None:

@@ -1,4 +1,5 @@
-"""Which samples a rank takes in a step: pure arithmetic, nothing to save and nothing to restore.
+"""
+Which samples a rank takes in a step: pure arithmetic, nothing to save and nothing to restore.
 
 The samples form one endless sequence: the permutation of epoch 0, then that of epoch 1, and so on.
 Step k takes the B samples at k*B ... k*B + B - 1 of it, whoever the members are, and the ranks

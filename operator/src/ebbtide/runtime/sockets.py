@@ -1,4 +1,5 @@
-"""The sockets under a process group, found and shut: the only way to end a blocked gloo call.
+"""
+The sockets under a process group, found and shut: the only way to end a blocked gloo call.
 
 gloo has no abort: a call that waits for a peer waits its whole time-out, from whichever thread one
 asks. Shutting its connections down ends it within two milliseconds. They are found by inode, never
@@ -10,7 +11,10 @@ import contextlib
 import os
 import socket
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Final
+
+DESCRIPTORS: Final = Path("/proc/self/fd")
 
 # A peer whose machine or network is gone answers nothing: the kernel gives the connection up after
 # so long. A peer that merely computes for long acknowledges, and is waited for.
@@ -22,13 +26,13 @@ _PROBES: Final = 3
 def list_sockets() -> dict[str, int]:
     """Return this process's sockets: inode name to descriptor."""
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for entry in DESCRIPTORS.iterdir():
         try:
-            link = os.readlink(f"/proc/self/fd/{name}")
+            link = str(entry.readlink())
         except OSError:
-            continue  # listdir's own, or closed meanwhile
+            continue  # the listing's own, or closed meanwhile
         if link.startswith("socket:"):
-            found[link] = int(name)
+            found[link] = int(entry.name)
     return found
 
 
@@ -60,9 +64,7 @@ def watch_peer(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
-    connection.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MILLISECONDS
-    )
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MILLISECONDS)
 
 
 def shut(connections: Collection[socket.socket]) -> None:
@@ -79,7 +81,7 @@ def _duplicate(inode: str, descriptor: int) -> socket.socket | None:
     except OSError:
         return None
     try:
-        if os.readlink(f"/proc/self/fd/{copy}") == inode:
+        if str((DESCRIPTORS / str(copy)).readlink()) == inode:
             return socket.socket(fileno=copy)
     except OSError:
         pass
@@ -87,9 +89,7 @@ def _duplicate(inode: str, descriptor: int) -> socket.socket | None:
     return None
 
 
-def _is_between(
-    connection: socket.socket, addresses: Collection[str], spare: int
-) -> bool:
+def _is_between(connection: socket.socket, addresses: Collection[str], spare: int) -> bool:
     if connection.type != socket.SOCK_STREAM:
         return False
     try:

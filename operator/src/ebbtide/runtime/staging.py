@@ -39,16 +39,17 @@ class Save:
 class Listener(Protocol):
     """Who is told how a save ended; called from the saving thread."""
 
-    def committed(self, *, step: int, seconds: float, num_bytes: int) -> None: ...
-    def failed(self, *, step: int, error: str) -> None: ...
+    def committed(self, *, step: int, seconds: float, num_bytes: int) -> None:
+        """Hear that a checkpoint is durable and visible."""
+
+    def failed(self, *, step: int, error: str) -> None:
+        """Hear that a save did not come through."""
 
 
 class Saver:
     """Writes one job's checkpoints from one process."""
 
-    def __init__(
-        self, shelf: Shelf, *, listener: Listener, may_commit: Callable[[], bool]
-    ) -> None:
+    def __init__(self, shelf: Shelf, *, listener: Listener, may_commit: Callable[[], bool]) -> None:
         self._shelf = shelf
         self._listener = listener
         self._may_commit = may_commit
@@ -154,9 +155,7 @@ class Saver:
             say(f"checkpoint of step {save.step} dropped: its duty moved on before it was done")
             return False
         except OSError as error:
-            self._listener.failed(
-                step=save.step, error=describe_failure(error, self._shelf.path)
-            )
+            self._listener.failed(step=save.step, error=describe_failure(error, self._shelf.path))
             return False
         seconds = time.monotonic() - began
         self._seconds_per_byte = seconds / max(1, manifest.num_bytes)

@@ -20,8 +20,11 @@ from ebbtide.runtime.errors import CheckpointError, UsageError
 class Stateful(Protocol):
     """What can give and take its state."""
 
-    def state_dict(self) -> Any: ...
-    def load_state_dict(self, state: Any, /) -> Any: ...
+    def state_dict(self) -> Any:
+        """Return the state."""
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Replace the state."""
 
 
 class TrainState:
@@ -59,7 +62,8 @@ class TrainState:
     def put(self, tree: Mapping[str, Any]) -> None:
         """Replace the whole state."""
         self.model.load_state_dict(tree["model"])
-        self.optimizer.load_state_dict(tree["optimizer"])
+        # The optimizer keeps what it is given, and that may be a view of one large buffer.
+        self.optimizer.load_state_dict(trees.copy_tree(tree["optimizer"]))
         self.put_side(tree)
 
     def take_side(self) -> dict[str, Any]:

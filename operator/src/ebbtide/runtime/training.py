@@ -56,16 +56,12 @@ class Loop:
         self._generation = 0
         self._still_since = time.monotonic()
         self._checkpoint_error = links.shelf.probe() if self._is_first else ""
-        self._seat = Seat(
-            generation=0, rank=0, world=1, store=("", 0), addresses=frozenset()
-        )
+        self._seat = Seat(generation=0, rank=0, world=1, store=("", 0), addresses=frozenset())
         self._members = 0
         self.is_done = False
         self.was_chief = False
         self.batch: Batch | None = None
-        self.attempt = Attempt(
-            state, group=links.group, fence=links.saver.fence, vote=self._vote
-        )
+        self.attempt = Attempt(state, group=links.group, fence=links.saver.fence, vote=self._vote)
 
     @property
     def rank(self) -> int:
@@ -126,6 +122,8 @@ class Loop:
                     self._finish()
                 case None if not self._held:
                     self._say_idle()  # others may have saved since
+                case None:
+                    pass
 
     def _hold_still(self) -> None:
         self._links.group.close()

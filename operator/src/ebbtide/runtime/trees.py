@@ -1,4 +1,5 @@
-"""State as plain containers with tensors in them, turned into bytes and back without pickle.
+"""
+State as plain containers with tensors in them, turned into bytes and back without pickle.
 
 `pack` gives a JSON header that describes containers, scalars and where each tensor lies, and one
 flat buffer of bytes that holds the tensors. Only what JSON and torch can say exactly is accepted.
@@ -39,7 +40,7 @@ class Packed:
 
 
 def map_tensors(tree: Tree, change: Callable[[Tensor], Tensor]) -> Tree:
-    """Return the tree with each tensor replaced; containers are new, so later changes don't show."""
+    """Return the tree with each tensor replaced; containers are new, later changes don't show."""
     match tree:
         case Tensor():
             return change(tree)

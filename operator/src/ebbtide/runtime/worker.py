@@ -65,7 +65,7 @@ def _read(arguments: Sequence[str]) -> tuple[commands.Command, Place]:
     return command, read_place({**os.environ, names.ENV_LOCAL_RANK: "0"})
 
 
-def _leave_early(number: int, frame: FrameType | None) -> NoReturn:
+def _leave_early(_number: int, _frame: FrameType | None) -> NoReturn:
     """Told to go before anything was started: nothing can be lost."""
     os._exit(names.EXIT_LEFT)
 
@@ -99,7 +99,7 @@ def _run(command: commands.Command, *, processes: int) -> None:
 
 def _replace(words: Sequence[str]) -> NoReturn:
     try:
-        os.execvp(words[0], words)  # noqa: S606 -- the command that the user gave
+        os.execvp(words[0], list(words))  # noqa: S606 -- the command that the user gave
     except FileNotFoundError:
         sys.stderr.write(f"ebbtide: {words[0]}: not found\n")
         os._exit(_NOT_FOUND)
