@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -36,6 +37,7 @@ NUMBERS: Final = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Build what is missing and enter the namespace, before there are threads or event loops."""
+    asyncio.set_event_loop(None)  # else pytest-asyncio makes one that nobody closes
     if config.option.collectonly or config.option.help:
         return
     if os.environ.get("EBBTIDE_CLUSTER") == "current":  # the user's own cluster: no world of ours

@@ -1,5 +1,6 @@
 """Options and profiles for every test outside e2e/."""
 
+import asyncio
 import importlib.util
 import os
 
@@ -17,6 +18,11 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)  # make quick
 settings.load_profile(os.environ.get("EBBTIDE_EXAMPLES", "fixed"))
+
+
+def pytest_configure() -> None:
+    # Otherwise pytest-asyncio makes a loop only to put it back later, and nobody closes it.
+    asyncio.set_event_loop(None)
 
 
 def has_cuda() -> bool:

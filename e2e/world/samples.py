@@ -20,7 +20,7 @@ STAYS: Final = "trap '' TERM; while :; do sleep 1000; done"
 
 def make_pool(name: str = "spot", **changes: Any) -> Pool:
     """Return a spot pool of one-GPU nodes that come quickly, with changes."""
-    values = {
+    values: dict[str, Any] = {
         "market": Market.SPOT,
         "gpu": "V100",
         "gpus_per_node": 1,

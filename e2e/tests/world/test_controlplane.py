@@ -41,8 +41,8 @@ def is_alive(pid: int) -> bool:
 
 async def until_gone(pids: list[int]) -> None:
     async with asyncio.timeout(END_SECONDS):
-        while any(is_alive(pid) for pid in pids):
-            await asyncio.sleep(0.05)  # the kernel tells nobody but the parent
+        while any(is_alive(pid) for pid in pids):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.05)
 
 
 async def test_the_server_says_which_release_it_is(session: Session) -> None:
@@ -145,17 +145,19 @@ async def test_a_server_that_does_not_start_shows_the_end_of_its_log(tmp_path: P
 
 
 async def test_the_servers_end_with_a_killed_parent(tmp_path: Path) -> None:
-    program = f"""
+    program = """
         import sys, time
         from pathlib import Path
         from world.controlplane import ControlPlane, Settings
-        plane = ControlPlane(Settings(binary=Path({str(find_or_build())!r}), root=Path(sys.argv[1])))
+        binary, root = map(Path, sys.argv[1:])
+        plane = ControlPlane(Settings(binary=binary, root=root))
         plane.start()
         print(*(server.process.pid for server in plane.servers.values()), flush=True)
         time.sleep(1000)
     """
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "other")),
+        *(sys.executable, "-c", textwrap.dedent(program)),
+        *(str(find_or_build()), str(tmp_path / "other")),
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from world.api import Json
 from world.cloud.pool import Provider
 from world.history import History
 from world.samples import (
@@ -19,6 +18,7 @@ from world.samples import (
 )
 
 if TYPE_CHECKING:
+    from world.api import Json
     from world.cloud.pool import Pool
     from world.world import OpenWorld, World
 
