@@ -172,6 +172,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert len(ranks) == form.world_size
         assert all(proc.link for proc in ranks)
         assert all(proc.phase in {"idle", "reached"} for proc in ranks)
+        assert not any(proc.told_leaving for proc in ranks)
         self.check_source(form, ranks)
         self.check_nobody_else_is_busy(form)
 

@@ -17,6 +17,7 @@ from ebbtide.wire.messages import (
     Broken,
     Call,
     CheckpointCommitted,
+    CheckpointFailed,
     Dismissed,
     Expelled,
     Form,
@@ -59,6 +60,7 @@ class Proc:
     strayed: int = 0  # the generation in which its connection was cut last
     pending: bool = False  # told to end softly
     is_leaving: bool = False
+    told_leaving: bool = False  # the coordinator knows
     is_gone: bool = False
     exit: str = ""
     lease_until: float = 0.0
@@ -233,18 +235,35 @@ class Members:
                 proc.checkpoint_step = proc.step
                 proc.outbox.append(CheckpointCommitted(step=proc.step, seconds=0.1, bytes=1))
 
+    def fail_save(self, proc: Proc, *, error: str) -> None:
+        """Let one process say that a save did not come through."""
+        proc.outbox.append(CheckpointFailed(step=proc.step, error=error))
+        self.deliver()
+
     # ------------------------------------------------------------ delivery
 
     def say(self, proc: Proc) -> None:
         """Deliver the oldest message a process sent."""
         if proc.outbox and proc.link:
             message = proc.outbox.popleft()
+            proc.told_leaving |= isinstance(message, Leaving)
             self.apply(self.ledger.hear(proc.link, message, now=self.now))  # type: ignore[arg-type]
 
     def tell(self, proc: Proc) -> None:
         """Deliver the oldest message that was sent to a process."""
         if proc.inbox and proc.link:
             self._hear(proc, proc.inbox.popleft())
+
+    def tell_all(self, proc: Proc) -> None:
+        """Deliver everything that was sent to a process."""
+        while proc.inbox and proc.link:
+            self.tell(proc)
+
+    def say_all(self) -> None:
+        """Deliver everything that processes sent, and nothing that was sent to them."""
+        for proc in self.alive():
+            while proc.outbox and proc.link:
+                self.say(proc)
 
     def deliver(self) -> None:
         """Deliver until all queues are empty."""
@@ -379,3 +398,22 @@ def break_collective(members: Members, proc: Proc) -> None:
     proc.members = ()
     proc.outbox.append(proc.idle())
     members.say(proc)
+
+
+def make_members(**changes: Any) -> Members:
+    """A job that does not end by itself; any field of its WorkSpec may be changed."""
+    fields: dict[str, Any] = {
+        "job": "default/fake",
+        "steps": 1_000_000,
+        "global_batch_size": 64,
+        "min_replicas": 1,
+        "desired": 2,
+    }
+    return Members(WorkSpec(**fields | changes))
+
+
+def start(members: Members, *indices: int, processes: int = 1) -> list[Proc]:
+    """Let these workers join and train a little."""
+    procs = [members.join(index, processes=processes)[0] for index in indices]
+    members.run(1.0)
+    return procs
