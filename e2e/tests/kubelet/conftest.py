@@ -191,7 +191,7 @@ def until_none() -> Callable[[str], Any]:
 
     async def wait(marker: str) -> None:
         async with asyncio.timeout(LIMIT):
-            while processes(marker):
-                await asyncio.sleep(0.05)  # noqa: ASYNC110 - the kernel tells only the parent
+            while processes(marker):  # noqa: ASYNC110 - the kernel tells only the parent
+                await asyncio.sleep(0.05)
 
     return wait
