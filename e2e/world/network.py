@@ -38,6 +38,11 @@ The local world needs one, so that nodes have addresses and partitions of their 
   - inside a container:  add --cap-add SYS_ADMIN --cap-add NET_ADMIN and a seccomp profile
     that allows unshare and mount."""
 
+NO_MOUNTS = """\
+mount and PID namespaces are refused: {error}
+Pods need them for their volumes and to end as a whole. Run as root; inside a container:
+add --cap-add SYS_ADMIN and --security-opt seccomp=unconfined,apparmor=unconfined."""
+
 NO_NFT = """\
 the program `nft` is missing; partitions of the data path are drop rules in it.
 Install it:  apt-get install nftables   (as root; `e2e/setup-system.sh` does so)"""
@@ -149,6 +154,7 @@ def enter() -> Network:
         _unshare(CLONE_NEWNET, "network")
     else:
         _unshare_as_user()
+    _try_mounts()
     raise_loopback()
     add_address(CONTROL_PLANE_ADDRESS)
     return Network(listener=listener)
@@ -162,6 +168,24 @@ def _unshare_as_user() -> None:
     (process / "setgroups").write_text("deny")
     (process / "uid_map").write_text(f"0 {user} 1")
     (process / "gid_map").write_text(f"0 {group} 1")
+
+
+def _try_mounts() -> None:
+    """Find out now, not at the first pod, whether pods can have mounts of their own."""
+    options = ("--mount", "--propagation=private", "--pid", "--fork", "--mount-proc")
+    try:
+        run = subprocess.run(
+            ["unshare", *options, "true"],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        message = "the program `unshare` is missing: apt-get install util-linux"
+        raise NetworkError(message) from error
+    if run.returncode:
+        raise NetworkError(NO_MOUNTS.format(error=run.stderr.strip()))
 
 
 def _unshare(flags: int, kind: str) -> None:

@@ -144,6 +144,20 @@ async def test_a_refused_namespace_is_explained() -> None:
     assert "run it as root" in run.stderr
 
 
+async def test_refused_mounts_are_explained() -> None:
+    program = """
+import subprocess
+from world import network
+limit = "/proc/sys/user/max_mnt_namespaces"
+network._unshare_as_user()  # limits count in the user namespace that they are set in
+open(limit, "w").write("0")
+network._try_mounts()
+"""
+    run = run_without("env", program=program)
+    assert "NetworkError: mount and PID namespaces are refused" in run.stderr, run.stderr
+    assert "Run as root" in run.stderr
+
+
 async def test_a_missing_nft_is_explained() -> None:
     program = """
 import world.network as network
