@@ -8,6 +8,7 @@ a member. A test plays the provider: it takes nodes away and lets pods fail.
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from ebbtide.core.step import step
 from ebbtide.core.values.decision import (
@@ -30,7 +31,7 @@ from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import JobStatus
 from ebbtide.wire.messages import Report, WorkerReport, WorkSpec
-from support.builders import START, make_view
+from support.builders import ON_DEMAND, SPOT, START, make_job, make_view
 
 
 class Stage:
@@ -279,3 +280,21 @@ def until(stage: Stage, holds: Callable[[Stage], bool], *, limit: float, pace: f
             message = f"not within {limit} s: state {stage.status.state}, pods {sorted(stage.pods)}"
             raise AssertionError(message)
         stage.wait(pace)
+
+
+NAMES = ["digits-worker-0-1", "digits-worker-1-1", "digits-worker-2-1"]
+
+
+def on_stage(**job: Any) -> Stage:
+    stage = Stage(make_job(**job), SPOT, ON_DEMAND)
+    stage.settle()
+    return stage
+
+
+def workers(stage: Stage) -> list[str]:
+    return sorted(p.name for p in stage.pods.values() if p.role is Role.WORKER)
+
+
+def reason(stage: Stage, kind: str) -> str:
+    condition = stage.status.condition(kind)
+    return condition.reason if condition else ""

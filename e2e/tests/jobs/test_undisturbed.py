@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 async def test_an_undisturbed_job_trains_to_the_end(bed: Bed) -> None:
     job = await bed.train(steps=120)
-    await job.until_over(timeout=40)
+    await job.until_over(timeout=120)
 
     assert job.result["steps"] == 120
     assert job.status["progress"]["percentage"] == 100

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from decimal import Decimal
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ebbtide.core.lifecycle.cost import Meter, charge, settle
 from ebbtide.core.values.observed import Node, Pod
 from ebbtide.core.values.status import Cost, NodeCharge
-from hypothesis import given
-from hypothesis import strategies as st
 from support.builders import ON_DEMAND, SPOT, at, make_node, make_pod
 
 POD = make_pod(node="n1")

@@ -1,6 +1,9 @@
 """How a pod's end is judged: every row of the table, and which row wins."""
 
+from typing import Any
+
 import pytest
+
 from ebbtide.core.lifecycle.judging import Judgement, Verdict, Work, judge
 from ebbtide.core.lifecycle.signs import read_sign
 from ebbtide.core.values.observed import Node, Pod, PodPhase, Role, Taint
@@ -11,7 +14,7 @@ SPOT_ITN = Taint(key="aws-node-termination-handler/spot-itn", effect="NoSchedule
 UNDONE = Work(done=False)
 
 
-def failed(**changes: object) -> Pod:
+def failed(**changes: Any) -> Pod:
     return make_pod(phase=PodPhase.FAILED, finished_at=at(5), **changes)
 
 
@@ -45,7 +48,7 @@ B001 = [
 
 @pytest.mark.parametrize(("facts", "expected"), B001)
 def test_b001_no_loss_by_cluster_or_provider_is_a_failure(
-    facts: dict[str, object], expected: Verdict
+    facts: dict[str, Any], expected: Verdict
 ) -> None:
     assert verdict(failed(**facts)) is expected
 
@@ -60,7 +63,7 @@ def test_b001_no_loss_by_cluster_or_provider_is_a_failure(
     ],
 )
 def test_an_eviction_from_a_node_that_goes_is_a_revocation(
-    disruption: str, node: dict[str, object]
+    disruption: str, node: dict[str, Any]
 ) -> None:
     pod = failed(disruption=disruption, exit_code=143)
 
@@ -86,7 +89,7 @@ def test_exit_0_on_sigterm_of_a_node_shutdown_is_a_revocation_not_an_end() -> No
     ("done", "expected"),
     [(True, Verdict.DONE), (False, Verdict.FAILURE), (None, Verdict.RESTART)],
 )
-def test_exit_0_counts_by_whether_the_work_is_done(done: bool | None, expected: Verdict) -> None:
+def test_exit_0_counts_by_whether_the_work_is_done(*, done: bool | None, expected: Verdict) -> None:
     pod = make_pod(phase=PodPhase.SUCCEEDED, exit_code=0)
 
     assert verdict(pod, work=Work(done=done)) is expected
@@ -183,9 +186,10 @@ def test_a_pod_that_was_told_to_go_is_judged_when_it_has_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"exit_code": 1}, {"exit_code": 0, "phase": PodPhase.SUCCEEDED}, {"reason": "Evicted"}]
+    "facts",
+    [{"exit_code": 1}, {"exit_code": 0, "phase": PodPhase.SUCCEEDED}, {"reason": "Evicted"}],
 )
-def test_any_end_of_a_coordinator_is_a_restart(facts: dict[str, object]) -> None:
+def test_any_end_of_a_coordinator_is_a_restart(facts: dict[str, Any]) -> None:
     pod = make_pod(role=Role.COORDINATOR, **{"phase": PodPhase.FAILED, **facts})
 
     assert verdict(pod) is Verdict.RESTART

@@ -1,8 +1,10 @@
 """Size and place until the planner comes."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
+
 from ebbtide.core.planner.fixed_size import fix_size
 from ebbtide.core.values.job import SpotUse
 from ebbtide.core.values.pool import Market
@@ -73,7 +75,7 @@ def test_names_and_selectors_choose_pools() -> None:
         pytest.param({"pool_selector": {"a": "b"}}, "do not match", id="selector"),
     ],
 )
-def test_says_why_no_pool_fits(job: dict[str, object], words: str) -> None:
+def test_says_why_no_pool_fits(job: dict[str, Any], words: str) -> None:
     placement = fix_size(make_job(**job), [ON_DEMAND, SPOT])
 
     assert placement.place(1, load={}) is None
@@ -81,7 +83,9 @@ def test_says_why_no_pool_fits(job: dict[str, object], words: str) -> None:
 
 
 def test_says_which_pools_are_full() -> None:
-    placement = fix_size(make_job(), [CHEAP, make_pool("tiny", market=Market.ON_DEMAND, max_nodes=0)])
+    placement = fix_size(
+        make_job(), [CHEAP, make_pool("tiny", market=Market.ON_DEMAND, max_nodes=0)]
+    )
 
     assert placement.place(1, load={"cheap": 1}) is None
     assert "every pool that fits is full: cheap (maxNodes 1)" in placement.explain(1)

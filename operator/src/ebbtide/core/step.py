@@ -5,8 +5,7 @@ The operator and the simulator call this same function. It is level-triggered: n
 what changed, and a second call on the state that the first one led to decides nothing new.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ebbtide.core.lifecycle.claiming import (
@@ -17,11 +16,11 @@ from ebbtide.core.lifecycle.claiming import (
     find_missing,
     find_stall,
 )
-from ebbtide.core.lifecycle.clearing import clean_up, clear
-from ebbtide.core.lifecycle.conditions import Claim, derive_state, no, tell_changes, update, yes
+from ebbtide.core.lifecycle.clearing import clean_up
+from ebbtide.core.lifecycle.concluding import AT_ONCE, conclude
+from ebbtide.core.lifecycle.conditions import derive_state, no, tell_changes, update, yes
 from ebbtide.core.lifecycle.coordination import KEY as COORDINATOR_KEY
 from ebbtide.core.lifecycle.coordination import instruct, retire_all, seat, work_of
-from ebbtide.core.lifecycle.cost import Meter, charge, settle
 from ebbtide.core.lifecycle.ending import (
     Ending,
     find_completion,
@@ -29,16 +28,11 @@ from ebbtide.core.lifecycle.ending import (
     finish_began,
     is_over,
 )
-from ebbtide.core.lifecycle.judging import Verdict, Work
-from ebbtide.core.lifecycle.ledger import Books, Counted, Scene, count_ends, is_retired
-from ebbtide.core.lifecycle.progress import (
-    count_lost_steps,
-    count_replicas,
-    count_roles,
-    read_progress,
-    show,
-)
-from ebbtide.core.lifecycle.signs import Outlook, Sign, read_sign
+from ebbtide.core.lifecycle.judging import Work
+from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
+from ebbtide.core.lifecycle.passing import Outcome, Pass
+from ebbtide.core.lifecycle.progress import count_roles
+from ebbtide.core.lifecycle.signs import Outlook, read_sign
 from ebbtide.core.lifecycle.workers import Crew, live_pods, pull_trouble, staff
 from ebbtide.core.planner.fixed_size import FixedSize, fix_size
 from ebbtide.core.values import reasons
@@ -46,52 +40,11 @@ from ebbtide.core.values.decision import Action, Decision, DeleteJob, Event, Mar
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.observed import Observed, Role
 from ebbtide.core.values.settings import Settings
-from ebbtide.core.values.status import Attempts, JobStatus
-from ebbtide.wire.messages import Report, WorkSpec
-from ebbtide.wire.names import CONTROLLER, LABEL_JOB_NAME, LABEL_ROLE, ROLE_WORKER
+from ebbtide.core.values.status import Attempts
+from ebbtide.wire.messages import WorkSpec
+from ebbtide.wire.names import CONTROLLER
 
-AT_ONCE = timedelta(0)
-LOOK_AGAIN = timedelta(seconds=60)  # a safety net: events bring us back sooner
 RETRY_REJECTED = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
-    """One pass over a readable job."""
-
-    job: Job
-    observed: Observed
-    now: datetime
-    settings: Settings
-    signs: Mapping[str, Sign]
-    books: Books
-
-    @property
-    def before(self) -> JobStatus:
-        return self.observed.status
-
-    @property
-    def report(self) -> Report | None:
-        return self.observed.coordinator.report
-
-    @property
-    def finished(self) -> bool:
-        told = self.report is not None and self.report.finished
-        return told or finish_began(self.before) is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What one branch decided."""
-
-    claims: Mapping[str, Claim]
-    attempts: Mapping[str, Attempts]
-    desired: int
-    actions: tuple[Action, ...] = ()
-    events: tuple[Event, ...] = ()
-    timers: tuple[timedelta, ...] = ()
-    ended: bool = False
-    suspended: bool = False
 
 
 def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
@@ -118,10 +71,10 @@ def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
     if is_over(observed.status):
         return _after_the_end(observed, job, now=now, settings=settings)
     this = _begin(observed, job, now=now, settings=settings)
-    return _conclude(this, _branch(this))
+    return conclude(this, _branch(this))
 
 
-def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -> _Pass:
+def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -> Pass:
     status, report = observed.status, observed.coordinator.report
     signs = {
         pod.name: read_sign(pod, observed.nodes.get(pod.node), now=now, settings=settings)
@@ -147,10 +100,10 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
     if done:  # in the tail a bad exit is told, not counted
         counters = replace(books.counters, failures=status.counters.failures)
         books = replace(books, counters=counters, last_failure=status.last_failure)
-    return _Pass(job=job, observed=observed, now=now, settings=settings, signs=signs, books=books)
+    return Pass(job=job, observed=observed, now=now, settings=settings, signs=signs, books=books)
 
 
-def _branch(this: _Pass) -> _Outcome:
+def _branch(this: Pass) -> Outcome:
     failure, left = find_failure(
         this.job,
         this.before,
@@ -173,7 +126,7 @@ def _branch(this: _Pass) -> _Outcome:
 # ---------------------------------------------------------------- branches
 
 
-def _run(this: _Pass) -> _Outcome:
+def _run(this: Pass) -> Outcome:
     job, observed, now, settings = this.job, this.observed, this.now, this.settings
     placement = fix_size(job, observed.pools)
     work = work_of(job, desired=placement.desired, settings=settings)
@@ -219,7 +172,7 @@ def _run(this: _Pass) -> _Outcome:
     )
     if observed.rejected or observed.foreign:
         timers.append(RETRY_REJECTED)
-    return _Outcome(
+    return Outcome(
         claims=claim(job, observed, found),
         attempts=attempts,
         desired=placement.desired,
@@ -229,7 +182,7 @@ def _run(this: _Pass) -> _Outcome:
     )
 
 
-def _suspend(this: _Pass) -> _Outcome:
+def _suspend(this: Pass) -> Outcome:
     pods = this.observed.pods
     attempts = retire_all(pods, this.books.attempts)
     attempts = {key: replace(entry, lost=False, tried=()) for key, entry in attempts.items()}
@@ -239,10 +192,10 @@ def _suspend(this: _Pass) -> _Outcome:
         claims[reasons.CHECKPOINTS_HEALTHY] = checkpoints
     if pods:
         claims[reasons.RECONCILING] = yes(reasons.SUSPENDING, f"{len(pods)} pods are still there")
-    return _Outcome(claims=claims, attempts=attempts, desired=this.job.max_replicas, suspended=True)
+    return Outcome(claims=claims, attempts=attempts, desired=this.job.max_replicas, suspended=True)
 
 
-def _wind_down(this: _Pass) -> _Outcome:
+def _wind_down(this: Pass) -> Outcome:
     """The work is done: let the members exit, end everybody else, then the job is Complete."""
     ending, left = find_completion(
         this.observed.pods,
@@ -269,10 +222,10 @@ def _wind_down(this: _Pass) -> _Outcome:
     if checkpoints is not None:
         claims[reasons.CHECKPOINTS_HEALTHY] = checkpoints
     timers = (left,) if left is not None else ()
-    return _Outcome(claims=claims, attempts=attempts, desired=this.job.max_replicas, timers=timers)
+    return Outcome(claims=claims, attempts=attempts, desired=this.job.max_replicas, timers=timers)
 
 
-def _end(this: _Pass, ending: Ending) -> _Outcome:
+def _end(this: Pass, ending: Ending) -> Outcome:
     failed = ending.condition == reasons.FAILED
     other = reasons.COMPLETE if failed else reasons.FAILED
     claims = {
@@ -285,7 +238,7 @@ def _end(this: _Pass, ending: Ending) -> _Outcome:
     }
     if failed:
         claims[reasons.STALLED] = yes(reasons.FAILED, f"{ending.reason}: {ending.message}")
-    return _Outcome(
+    return Outcome(
         claims=claims,
         attempts=this.books.attempts,
         desired=this.job.max_replicas,
@@ -336,7 +289,7 @@ def _refuse(observed: Observed, job: BrokenJob, *, now: datetime) -> Decision:
 # ---------------------------------------------------------------- the pieces of a pass
 
 
-def _crew(this: _Pass, *, work: WorkSpec) -> Crew:
+def _crew(this: Pass, *, work: WorkSpec) -> Crew:
     job, observed = this.job, this.observed
     gpus = max(job.gpus_per_worker, 1)
     return Crew(
@@ -370,7 +323,7 @@ def _describe(job: Job, placement: FixedSize) -> str:
     return ", ".join(parts) + f"; training runs from {job.min_replicas} on"
 
 
-def _pull_trouble(this: _Pass) -> tuple[str, timedelta | None]:
+def _pull_trouble(this: Pass) -> tuple[str, timedelta | None]:
     stalled = this.before.condition(reasons.STALLED)
     if (
         stalled is not None
@@ -387,7 +340,7 @@ def _pull_trouble(this: _Pass) -> tuple[str, timedelta | None]:
     )
 
 
-def _coordinator_trouble(this: _Pass, *, lost: bool) -> str:
+def _coordinator_trouble(this: Pass, *, lost: bool) -> str:
     view = this.observed.coordinator
     if lost:
         return "the coordinator ended, another one is being made"
@@ -397,143 +350,10 @@ def _coordinator_trouble(this: _Pass, *, lost: bool) -> str:
     return ""
 
 
-def _mark_boots(this: _Pass) -> list[MarkBoot]:
+def _mark_boots(this: Pass) -> list[MarkBoot]:
     return [
         MarkBoot(name=pod.name, uid=pod.uid, boot_id=this.observed.nodes[pod.node].boot_id)
         for pod in this.observed.pods
         if not pod.boot_id and not pod.ended and pod.node in this.observed.nodes
         if this.observed.nodes[pod.node].boot_id and this.signs[pod.name].outlook is Outlook.HEALTHY
     ]
-
-
-def _tell_ends(counted: tuple[Counted, ...], *, finished: bool) -> list[Event]:
-    told = {
-        Verdict.REVOCATION: (reasons.POD_PREEMPTED, "was taken away", False),
-        Verdict.RESTART: (reasons.POD_RESTARTED, "ended by nobody's fault", False),
-        Verdict.FAILURE: (reasons.POD_FAILED, "failed", True),
-    }
-    events = []
-    for end in counted:
-        if end.judgement.verdict not in told:
-            continue
-        reason, words, warning = told[end.judgement.verdict]
-        if finished and end.judgement.verdict is Verdict.FAILURE:
-            reason, words, warning = reasons.LATE_EXIT, "ended badly after the work was done", False
-        message = f"{end.index_key} attempt {end.attempt} {words}: {end.judgement.cause}"
-        events.append(Event(reason=reason, message=message[:1000], warning=warning))
-    return events
-
-
-# ---------------------------------------------------------------- the status, once
-
-
-def _conclude(this: _Pass, outcome: _Outcome) -> Decision:
-    after = _next_status(this, outcome)
-    changed = _without_volatile(after) != _without_volatile(this.before)
-    due = this.before.progress.updated
-    interval = this.settings.progress_interval
-    fresh = due is not None and this.now - due < interval
-    status = this.before if not changed and (fresh or after == this.before) else after
-    if status is after:
-        status = replace(status, progress=replace(status.progress, updated=this.now))
-    clearing: tuple[Action, ...] = ()
-    zombie_timer: timedelta | None = None
-    if not outcome.ended:
-        clearing, zombie_timer = clear(
-            this.observed.pods,
-            this.before.attempts,
-            nodes=this.observed.nodes,
-            now=this.now,
-            settings=this.settings,
-            keep_dead=not outcome.suspended,
-        )
-    events = (*_tell_ends(this.books.counted, finished=this.finished), *outcome.events)
-    return Decision(
-        actions=(*outcome.actions, *clearing),
-        status=status,
-        events=(*events, *tell_changes(this.before, status)),
-        requeue_after=_next_look(this, outcome, zombie=zombie_timer),
-    )
-
-
-def _next_status(this: _Pass, outcome: _Outcome) -> JobStatus:
-    before, report, observed = this.before, this.report, this.observed
-    pools = {pool.name: pool for pool in observed.pools}
-    conditions = update(
-        before.conditions, outcome.claims, generation=this.job.generation, now=this.now
-    )
-    progress = read_progress(before.progress, report, steps=this.job.steps)
-    if this.finished:
-        progress = replace(
-            progress, step=this.job.steps, percentage=100, estimated_remaining_seconds=0
-        )
-    replicas = count_replicas(observed.pods, report, desired=outcome.desired, pools=pools)
-    meter = Meter(
-        pods=observed.pods, nodes=observed.nodes, node_gpus=observed.node_gpus, pools=observed.pools
-    )
-    cost = charge(before.cost, meter, now=this.now)
-    counters = this.books.counters
-    counters = replace(counters, steps_lost=counters.steps_lost + count_lost_steps(before, report))
-    after = replace(
-        before,
-        observed_generation=this.job.generation,
-        conditions=conditions,
-        generation=max(before.generation, report.generation if report else 0),
-        members=replicas.ready,
-        replicas=replicas,
-        replica_statuses=count_roles(observed.pods),
-        selector=f"{LABEL_JOB_NAME}={this.job.key.name},{LABEL_ROLE}={ROLE_WORKER}",
-        attempts=dict(outcome.attempts),
-        progress=progress,
-        cost=settle(cost, now=this.now) if outcome.ended else cost,
-        counters=counters,
-        last_failure=this.books.last_failure,
-        display=show(observed.pods, report, replicas, progress=progress, pools=pools),
-    )
-    after = _clocks(after, this, outcome)
-    state = derive_state(after, suspend=this.job.suspend, has_pods=bool(observed.pods))
-    return replace(after, state=state)
-
-
-def _clocks(after: JobStatus, this: _Pass, outcome: _Outcome) -> JobStatus:
-    planned = after.is_true(reasons.PLANNED)
-    if after.first_start is None and planned and not outcome.suspended:
-        after = replace(after, first_start=this.now)
-    if outcome.suspended:
-        return replace(after, start=None)
-    if after.start is None and after.is_true(reasons.RUNNING):
-        after = replace(after, start=this.now)
-    if outcome.ended:
-        after = replace(after, completion=this.now)
-    return after
-
-
-def _without_volatile(status: JobStatus) -> JobStatus:
-    """Leave out what moves all the time and may wait for `progressSeconds`."""
-    progress = replace(status.progress, updated=None, step=0, steps_per_second=0.0, percentage=0)
-    progress = replace(progress, estimated_remaining_seconds=None, last_checkpoint_step=None)
-    progress = replace(progress, last_checkpoint_time=None)
-    cost = replace(status.cost, spent_usd=status.cost.settled_usd)
-    display = replace(status.display, progress="")
-    return replace(status, progress=progress, cost=cost, display=display)
-
-
-def _next_look(this: _Pass, outcome: _Outcome, *, zombie: timedelta | None) -> timedelta:
-    timers = [LOOK_AGAIN, *outcome.timers]
-    if zombie is not None:
-        timers.append(zombie)
-    if this.report is not None and this.report.training:
-        timers.append(this.settings.progress_interval)
-    timers += [
-        sign.since + this.settings.node_lost - this.now
-        for sign in this.signs.values()
-        if sign.outlook is Outlook.NOT_READY and sign.since is not None
-    ]
-    retired = any(
-        is_retired(pod, outcome.attempts.get(pod.index_key, Attempts()))
-        and not is_retired(pod, this.before.attempts.get(pod.index_key, Attempts()))
-        for pod in this.observed.pods
-    )
-    if retired:
-        timers.append(AT_ONCE)
-    return max(min(timers), AT_ONCE)
