@@ -86,12 +86,12 @@ class Server:
 
     # ------------------------------------------------------------ connections
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._handlers.add(task)
-            task.add_done_callback(self._handlers.discard)
-        connection = Connection(reader, writer)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._welcome(Connection(reader, writer)))
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+
+    async def _welcome(self, connection: Connection) -> None:
         is_full = len(self._connections) >= MAX_CONNECTIONS
         if is_full or self._num_strangers >= MAX_STRANGERS:
             connection.send(Refused(reason="too many connections"))
