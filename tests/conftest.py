@@ -25,6 +25,11 @@ def pytest_configure() -> None:
     asyncio.set_event_loop(None)
 
 
+# looptime asks for the current loop before each test; where none was ever set, asyncio would make
+# one that nobody closes.
+asyncio.set_event_loop(None)
+
+
 def has_cuda() -> bool:
     if importlib.util.find_spec("torch") is None:
         return False

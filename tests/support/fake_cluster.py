@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ebbtide.core.values.decision import Action, Event
+from ebbtide.core.values.decision import Action, ApplyService, CreatePod, CreateSecret, Event
 from ebbtide.core.values.job import JobKey
-from ebbtide.core.values.observed import Observed
+from ebbtide.core.values.observed import Observed, PodPhase
 from ebbtide.core.values.status import JobStatus
+from support.builders import make_pod
 
 
 @dataclass(slots=True)
@@ -36,11 +37,36 @@ class FakeCluster:
         return self.pictures.get(key)
 
     async def act(self, observed: Observed, actions: Sequence[Action]) -> Answer:
-        """Keep what was to be done."""
-        del observed
+        """Keep what was to be done, and show what was made in the next picture."""
         self.log.append("act")
         self.actions += actions
+        if not (self.answer.rejected or self.answer.foreign):
+            self._make(observed.job.key, actions)
         return self.answer
+
+    def _make(self, key: JobKey, actions: Sequence[Action]) -> None:
+        picture = self.pictures[key]
+        made = tuple(
+            make_pod(
+                action.index,
+                action.attempt,
+                role=action.role,
+                node="",
+                phase=PodPhase.PENDING,
+                ready=False,
+                started=False,
+                pool="" if action.pool is None else action.pool.name,
+            )
+            for action in actions
+            if isinstance(action, CreatePod)
+        )
+        service = next((a.attempt for a in actions if isinstance(a, ApplyService)), None)
+        self.pictures[key] = replace(
+            picture,
+            pods=(*picture.pods, *made),
+            has_secret=picture.has_secret or any(isinstance(a, CreateSecret) for a in actions),
+            service_attempt=picture.service_attempt if service is None else service,
+        )
 
     async def write_status(self, observed: Observed, status: JobStatus) -> bool:
         """Store the status, unless it says nothing new."""

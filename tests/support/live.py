@@ -33,7 +33,7 @@ class FakeLine:
         self.news = asyncio.Event()
         self.closed = 0
 
-    async def call(  # noqa: PLR0913 -- the fields of a call
+    async def call(
         self,
         name: str,
         *,

@@ -24,7 +24,6 @@ from ebbtide.core.values.decision import (
 from ebbtide.core.values.observed import Role
 from ebbtide.wire.messages import WorkSpec
 from support.builders import SPOT
-from support.fake_api import FakeApi
 from support.live import JOB, KEY, PODS, Bench, running, with_job
 from support.objects import JOB_UID, owner, pod_object
 

@@ -1,8 +1,12 @@
+import asyncio
+
 import pytest
 
+from ebbtide.cluster.errors import ForbiddenError
 from ebbtide.core.values.job import Job
 from support.fake_api import FakeApi
 from support.live import JOB, KEY, PODS, running, with_job
+from support.manifests import pool_manifest
 from support.objects import JOB_UID, node_object, owner, pod_object
 
 NODE = "/api/v1/nodes/node-1"
@@ -104,8 +108,6 @@ async def test_a_service_of_a_former_job_of_the_name_is_only_in_the_way() -> Non
 
 @pytest.mark.looptime
 async def test_secret_and_service_are_read_once_a_minute_at_most() -> None:
-    import asyncio
-
     api = with_job()
     async with running(api) as bench:
         for _ in range(10):
@@ -118,8 +120,6 @@ async def test_secret_and_service_are_read_once_a_minute_at_most() -> None:
 
 async def test_without_the_right_to_read_nodes_no_node_looks_lost() -> None:
     # B045
-    from ebbtide.cluster.errors import ForbiddenError
-
     api = with_job()
     api.fail("read", "/api/v1/nodes", ForbiddenError("nodes is forbidden"), times=1)
     put_pod(api, 0)
@@ -152,8 +152,6 @@ async def test_a_job_that_a_list_does_not_name_is_gone() -> None:
 
 
 async def test_pools_of_the_configuration_file_need_no_right_to_read_pools() -> None:
-    from support.manifests import pool_manifest
-
     api = with_job()
     async with running(api, namespaces=("team",), pools=(pool_manifest("ours"),)) as bench:
         observed = await bench.cluster.observe(KEY)

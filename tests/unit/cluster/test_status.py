@@ -8,8 +8,8 @@ from ebbtide.core.values.decision import Event
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus, Progress
 from support.fake_api import FakeApi
-from support.live import JOB, KEY, NODES, POOL, Bench, running, with_job
-from support.objects import node_object
+from support.live import JOB, KEY, NODES, PODS, POOL, Bench, running, with_job
+from support.objects import node_object, pod_object
 
 EVENTS = "/api/v1/namespaces/team/events"
 STATUS = JobStatus(observed_generation=3, state="Pending", progress=Progress(steps=600))
@@ -138,9 +138,6 @@ async def test_the_nodes_of_a_pool_are_counted_in_its_status_at_a_bounded_rate()
 
 @pytest.mark.looptime
 async def test_a_node_wakes_the_jobs_on_it_and_a_new_one_those_that_wait() -> None:
-    from support.live import PODS
-    from support.objects import pod_object
-
     api = with_job(FakeApi())
     api.put(f"{NODES}/node-1", node_object())
     api.put(f"{PODS}/digits-worker-0-1", pod_object())
