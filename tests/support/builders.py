@@ -20,7 +20,7 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def make_job(**changes: Any) -> Job:  # noqa: ANN401 -- the fields of Job
+def make_job(**changes: Any) -> Job:
     job = Job(
         key=JobKey("team", "digits"),
         uid="uid-1",
@@ -36,7 +36,7 @@ def make_job(**changes: Any) -> Job:  # noqa: ANN401 -- the fields of Job
     return replace(job, **changes)
 
 
-def make_pool(name: str = "spot", **changes: Any) -> Pool:  # noqa: ANN401 -- the fields of Pool
+def make_pool(name: str = "spot", **changes: Any) -> Pool:
     pool = Pool(
         name=name,
         market=Market.SPOT,
@@ -57,7 +57,7 @@ def make_pod(
     attempt: int = 1,
     *,
     role: Role = Role.WORKER,
-    **changes: Any,  # noqa: ANN401 -- the fields of Pod
+    **changes: Any,
 ) -> Pod:
     name = f"digits-{role}-{index}-{attempt}"
     pod = Pod(
@@ -79,18 +79,18 @@ def make_pod(
     return replace(pod, **changes)
 
 
-def make_node(name: str, **changes: Any) -> Node:  # noqa: ANN401 -- the fields of Node
+def make_node(name: str, **changes: Any) -> Node:
     node = Node(
         name=name, uid=f"uid-{name}", ready=True, ready_changed=START, boot_id="boot-1", gpus=1
     )
     return replace(node, **changes)
 
 
-def nodes_of(*pods: Pod, **changes: Any) -> dict[str, Node]:  # noqa: ANN401 -- the fields of Node
+def nodes_of(*pods: Pod, **changes: Any) -> dict[str, Node]:
     return {pod.node: make_node(pod.node, **changes) for pod in pods if pod.node}
 
 
-def make_report(*members: Pod, **changes: Any) -> Report:  # noqa: ANN401 -- the fields of Report
+def make_report(*members: Pod, **changes: Any) -> Report:
     workers = tuple(
         WorkerReport(
             worker=pod.name, index=pod.index, attempt=pod.attempt, state="member", generation=1
@@ -110,7 +110,9 @@ def make_report(*members: Pod, **changes: Any) -> Report:  # noqa: ANN401 -- the
     return Report(**{**fields, **changes})
 
 
-def make_view(report: Report | None, *, heard: datetime = START, error: str = "") -> CoordinatorView:
+def make_view(
+    report: Report | None, *, heard: datetime = START, error: str = ""
+) -> CoordinatorView:
     return CoordinatorView(report=report, heard=heard, error=error)
 
 
@@ -118,7 +120,7 @@ def make_observed(
     job: Job | None = None,
     *pods: Pod,
     nodes: Mapping[str, Node] | None = None,
-    **changes: Any,  # noqa: ANN401 -- the fields of Observed
+    **changes: Any,
 ) -> Observed:
     observed = Observed(
         job=job or make_job(),
