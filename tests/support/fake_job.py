@@ -145,6 +145,15 @@ class FakeJob:
         await self.coordinator.wait()
         self.coordinator = None
 
+    async def stop_coordinator(self) -> int:
+        """Ask it to end, as the kubelet does; return its exit code."""
+        coordinator, self.coordinator = self.coordinator, None
+        if coordinator is None:
+            raise RuntimeError("there is no coordinator to stop")
+        coordinator.terminate()
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return await coordinator.wait()
+
     async def start(self, index: int, *, attempt: int = 1, **options: Any) -> FakeProcess:
         """Start one process of a worker."""
         identity = {
