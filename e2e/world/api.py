@@ -34,6 +34,8 @@ LONGEST_LINE: Final = 2**22
 RETRY_SECONDS: Final = 0.5
 FIRST_ERROR: Final = 300
 GONE: Final = 410
+TOO_MANY: Final = 429
+FIRST_SERVER_ERROR: Final = 500
 
 Json: TypeAlias = dict[str, Any]
 
@@ -47,6 +49,11 @@ class ApiError(Exception):
         self.status = status
         self.message = message
         self.reason = reason
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may well succeed a moment later."""
+        return self.status == TOO_MANY or self.status >= FIRST_SERVER_ERROR
 
     @classmethod
     def parse(cls, status: int, text: str) -> ApiError:

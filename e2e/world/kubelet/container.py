@@ -7,6 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+import aiohttp
+
+from world.api import ApiError
 from world.kubelet import clock, sandbox, volumes
 from world.kubelet.environment import environment
 from world.kubelet.errors import NotYetError, PullError, StoppedError, UnsupportedError
@@ -80,7 +83,12 @@ class Surroundings:
                 return await self.unless_stopped(make())
             except NotYetError as error:
                 missing(str(error))
-                await self.pause(MISSING_SECONDS)
+            except ApiError as error:
+                if not error.is_passing:
+                    raise
+            except (aiohttp.ClientError, TimeoutError):
+                pass  # the API server is away, and will be back
+            await self.pause(MISSING_SECONDS)
 
 
 class Container:

@@ -211,7 +211,8 @@ class Kubelet:
                 if beats % STATUS_EVERY == 0:
                     await self._write_conditions()
             except ApiError as error:
-                if error.status != NOT_FOUND:  # the Node was deleted under a node that still runs
+                # 404: the Node was deleted under a machine that still runs.
+                if error.status != NOT_FOUND and not error.is_passing:
                     self.faults.append(error)
             except (aiohttp.ClientError, TimeoutError):
                 continue  # the API server is away; the next beat comes soon

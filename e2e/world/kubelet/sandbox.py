@@ -56,6 +56,22 @@ SKIPPED_FILE_SYSTEMS: Final = frozenset(
         "tracefs",
     ]
 )
+# In a user namespace no overlay may take a folder that has mounts below it, as / has: there every
+# folder of / gets an overlay of its own, and one with mounts below it is shared as it is.
+PIECES: Final = """{
+mkdir works
+try mount -t tmpfs -o mode=755 tmpfs root
+for path in /*; do
+  name=${path#/}
+  case $name in proc|sys|dev) continue;; esac
+  if [ -L "$path" ]; then cp -P "$path" root; continue; fi
+  [ -d "$path" ] || continue
+  mkdir "upper/$name" "works/$name" "root/$name"
+  layers="lowerdir=$path,upperdir=upper/$name,workdir=works/$name,userxattr"
+  mount -t overlay -o "$layers" overlay "root/$name" 2>/dev/null ||
+    try mount --rbind "$path" "root/$name"
+done
+}"""
 SKIPPED_FOLDERS: Final = ("/proc", "/sys", "/dev")
 
 
@@ -133,9 +149,9 @@ cd {folder} || fail "no folder for the container"
 try mount -t tmpfs -o mode=755 tmpfs {folder}
 cd {folder}
 mkdir upper work root
-try mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root 2>/dev/null || {PIECES}
 cd root
-mkdir -p .host
+mkdir -p .host proc sys dev
 cp {table} .mounts
 try mount --rbind /proc proc
 try mount -t tmpfs -o mode=755 tmpfs dev
@@ -154,7 +170,7 @@ rm -f /.mounts
 mkdir -p {shlex.quote(sandbox.working_folder)}
 cd {shlex.quote(sandbox.working_folder)} || fail "no working directory"
 PATH=$host_path
-unset host_path said file OLDPWD
+unset host_path said file path name layers OLDPWD
 command -v -- "$1" >/dev/null || {{ echo {NOT_FOUND} >&3; exit 128; }}
 echo {BEGUN} >&3
 exec "$@" 3>&-

@@ -12,9 +12,7 @@ from world.api import ApiError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-CLIENT_ERRORS: Final = range(400, 500)
 GONE: Final = (404, 409)
-THROTTLED: Final = 429
 RETRY_SECONDS: Final = 0.5
 
 
@@ -61,10 +59,10 @@ class Writer:
         except ApiError as error:
             if error.status in GONE:
                 return True
-            if error.status in CLIENT_ERRORS and error.status != THROTTLED:
-                self._fault(error)
-                return True
-            return False
+            if error.is_passing:
+                return False
+            self._fault(error)
+            return True
         except (aiohttp.ClientError, TimeoutError):
             return False
         return True
