@@ -87,6 +87,7 @@ def parse() -> argparse.Namespace:
         "--fail-at", type=int, default=-1, help="raise at this step, to see a crash"
     )
     parser.add_argument("--local", type=int, default=None, help="so many processes, no cluster")
+    parser.add_argument("--checkpoints", default="", help="where a local job keeps them")
     return parser.parse_args()
 
 
@@ -99,7 +100,12 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=200, gamma=0.5)
 
-    job = ebb.join(local=options.local, steps=400, global_batch_size=64)
+    job = ebb.join(
+        local=options.local,
+        steps=400,
+        global_batch_size=64,
+        checkpoint_path=options.checkpoints,
+    )
     model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
     data = job.shard(train, seed=0)
     loss_of = nn.CrossEntropyLoss()

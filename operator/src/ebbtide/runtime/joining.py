@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 
 import torch
 
+from ebbtide.runtime import local
 from ebbtide.runtime.checkpoint import Shelf
 from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place, read_place
@@ -87,7 +88,15 @@ def join_locally(
     processes: int, *, steps: int, global_batch_size: int, checkpoint_path: str
 ) -> Job:
     """Join a job of so many processes on this machine, made for this script's run."""
-    raise NotImplementedError
+    if processes < 1:
+        raise UsageError(f"join(local={processes}): a job has at least 1 process")
+    place = local.start(
+        processes,
+        work=local.work_for(processes, steps=steps, global_batch_size=global_batch_size),
+        checkpoint_path=checkpoint_path,
+    )
+    shelf = Shelf(place.checkpoint_path, owner=place.worker)
+    return join_as(place, token=read_token(place.token_file), shelf=shelf)
 
 
 def read_token(path: str) -> bytes:

@@ -1,0 +1,235 @@
+"""Checkpoints on disk: which one counts, and what never hurts them."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from ebbtide.runtime.checkpoint import LostDuty, Manifest, Shelf, read_manifest
+from ebbtide.runtime.errors import CheckpointError
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(str(tmp_path / "kept"), owner="job-worker-0-1")
+
+
+def save(shelf: Shelf, step: int, *, lineage: int = 1, value: float | None = None) -> Manifest:
+    tree = {"step": step, "weight": torch.full((100,), float(step if value is None else value))}
+    return shelf.write(tree, step=step, lineage=lineage, world_size=2, may_commit=lambda: True)
+
+
+def folder(shelf: Shelf, step: int) -> Path:
+    return shelf.path / f"step-{step:012d}"
+
+
+def loaded_step(shelf: Shelf) -> int | None:
+    loaded = Shelf(str(shelf.path), owner="reader").load()
+    return None if loaded is None else int(loaded.tree["step"])
+
+
+def truncate(shelf: Shelf, step: int) -> None:
+    state = folder(shelf, step) / "state.pt"
+    state.write_bytes(state.read_bytes()[:-10])
+
+
+def flip(shelf: Shelf, step: int) -> None:
+    state = folder(shelf, step) / "state.pt"
+    content = bytearray(state.read_bytes())
+    content[len(content) // 2] ^= 1
+    state.write_bytes(bytes(content))
+
+
+def empty(shelf: Shelf, step: int) -> None:
+    (folder(shelf, step) / "state.pt").write_bytes(b"")
+
+
+def lose_state(shelf: Shelf, step: int) -> None:
+    (folder(shelf, step) / "state.pt").unlink()
+
+
+def lose_manifest(shelf: Shelf, step: int) -> None:
+    (folder(shelf, step) / "manifest.json").unlink()
+
+
+def garble_manifest(shelf: Shelf, step: int) -> None:
+    (folder(shelf, step) / "manifest.json").write_text('{"step": "?"}')
+
+
+DAMAGES = [truncate, flip, empty, lose_state, lose_manifest, garble_manifest]
+
+
+def test_an_empty_or_absent_folder_has_no_checkpoint(shelf: Shelf) -> None:
+    assert shelf.newest_step() == -1
+    assert shelf.load() is None
+
+
+def test_what_was_saved_is_loaded(shelf: Shelf) -> None:
+    manifest = save(shelf, 7)
+
+    loaded = shelf.load()
+
+    assert loaded is not None
+    assert loaded.manifest == manifest == read_manifest(folder(shelf, 7))
+    assert torch.equal(loaded.tree["weight"], torch.full((100,), 7.0))
+    assert manifest.world_size == 2
+    assert [path.name for path in shelf.path.iterdir()] == ["step-000000000007"]
+
+
+def test_the_newest_is_decided_by_number_and_not_by_name_or_time(shelf: Shelf) -> None:
+    """B066: step 900 is not newer than step 1000, and a copy's time says nothing."""
+    save(shelf, 1000)
+    save(shelf, 900)
+    os.utime(folder(shelf, 1000), (1, 1))
+    for name in ("handpicked", "tmp-000200", "step-x", ".saving-other-1-000000005000"):
+        (shelf.path / name).mkdir()
+    shutil.copytree(folder(shelf, 900), shelf.path / "step-000000099999")  # says another step
+
+    assert shelf.newest_step() == 1000
+    assert loaded_step(shelf) == 1000
+
+
+def test_a_step_of_an_abandoned_lineage_does_not_come_back(shelf: Shelf) -> None:
+    """B066: step 80 of before a return counts less than step 70 of after it."""
+    save(shelf, 80, lineage=2)
+    save(shelf, 70, lineage=3)
+
+    assert shelf.newest_step() == 70
+    assert shelf.newest_lineage() == 3
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_one_is_passed_over(
+    shelf: Shelf, damage: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B065: existence of a name proves no commit."""
+    for step in (10, 20, 30):
+        save(shelf, step)
+
+    assert callable(damage)
+    damage(shelf, 30)
+
+    assert loaded_step(shelf) == 20
+    assert Shelf(str(shelf.path), owner="reader").newest_step() == 20
+    if damage in {truncate, flip, empty, lose_state}:
+        assert "step-000000000030 is damaged" in capsys.readouterr().out
+
+
+def test_when_all_are_bad_that_is_an_error_and_not_a_new_start(shelf: Shelf) -> None:
+    for step, damage in enumerate(DAMAGES):
+        save(shelf, step)
+        damage(shelf, step)
+
+    for look in (shelf.newest_step, shelf.load):
+        with pytest.raises(CheckpointError, match="no checkpoint under .* is whole"):
+            look()
+
+
+def test_damage_after_a_first_look_is_noticed_when_it_is_loaded(shelf: Shelf) -> None:
+    save(shelf, 1)
+    save(shelf, 2)
+    assert shelf.newest_step() == 2
+
+    truncate(shelf, 2)
+
+    assert shelf.newest_step() == 1
+
+
+def test_a_bad_one_in_the_way_of_the_same_step_is_replaced(shelf: Shelf) -> None:
+    save(shelf, 5, value=1.0)
+    flip(shelf, 5)
+
+    save(Shelf(str(shelf.path), owner="other"), 5, lineage=2, value=2.0)
+
+    loaded = Shelf(str(shelf.path), owner="reader").load()
+    assert loaded is not None
+    assert loaded.tree["weight"][0] == 2.0
+    assert len(list(shelf.path.iterdir())) == 1
+
+
+def test_the_same_step_saved_twice_is_kept_once(shelf: Shelf) -> None:
+    save(shelf, 5, value=1.0)
+    save(Shelf(str(shelf.path), owner="other"), 5, value=1.0)
+
+    assert loaded_step(shelf) == 5
+    assert len(list(shelf.path.iterdir())) == 1
+
+
+def test_lost_duty_leaves_nothing_behind(shelf: Shelf) -> None:
+    save(shelf, 1)
+
+    with pytest.raises(LostDuty):
+        shelf.write({"step": 2}, step=2, lineage=1, world_size=1, may_commit=lambda: False)
+
+    assert [path.name for path in shelf.path.iterdir()] == ["step-000000000001"]
+
+
+def test_a_failed_write_leaves_the_last_good_one(shelf: Shelf) -> None:
+    save(shelf, 1)
+    folder(shelf, 2).write_text("a file in the way")
+
+    with pytest.raises(OSError, match="Not a directory"):
+        save(shelf, 2)
+
+    assert loaded_step(shelf) == 1
+    assert not list(shelf.path.glob(".saving-*"))
+
+
+def test_only_the_newest_are_retained_and_the_dead_are_cleared_away(shelf: Shelf) -> None:
+    for step in (1, 2, 3, 4):
+        save(shelf, step)
+    old = shelf.path / ".saving-dead-9-000000000001"
+    fresh = shelf.path / ".saving-alive-9-000000000001"
+    own = shelf.path / ".saving-job-worker-0-1-1-000000000001"
+    foreign = shelf.path / "result.json"
+    for path in (old, fresh, own, foreign):
+        path.mkdir()
+    os.utime(old, (time.time() - 7200,) * 2)
+
+    shelf.tidy(retain=2)
+
+    assert {path.name for path in shelf.path.iterdir()} == {
+        "step-000000000003",
+        "step-000000000004",
+        fresh.name,
+        foreign.name,
+    }
+
+
+def test_probing_makes_the_folder_and_leaves_no_trace(shelf: Shelf) -> None:
+    assert shelf.probe() == ""
+    assert list(shelf.path.iterdir()) == []
+
+
+def test_probing_says_what_is_wrong_and_what_would_be_right(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    told = Shelf(str(tmp_path / "file"), owner="w").probe()
+
+    assert str(tmp_path / "file") in told
+    assert "EEXIST" in told
+    assert "give a folder" in told
+
+
+def test_probing_a_read_only_mount_says_so() -> None:
+    told = Shelf("/proc/ebbtide", owner="w").probe()
+
+    assert "cannot write checkpoints to /proc/ebbtide" in told
+
+
+def test_a_url_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="s3://bucket/x is a URL"):
+        Shelf("s3://bucket/x", owner="w")
+
+
+def test_a_manifest_of_another_format_is_passed_over(shelf: Shelf) -> None:
+    save(shelf, 1)
+    save(shelf, 2)
+    path = folder(shelf, 2) / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+
+    assert loaded_step(shelf) == 1
