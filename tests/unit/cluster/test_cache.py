@@ -46,6 +46,17 @@ def test_a_pod_whose_end_is_known_stays_away_though_the_watch_lags(pods: PodCach
     assert not pods.of_job(KEY)
 
 
+def test_a_pod_that_lost_our_label_comes_back_with_it(pods: PodCache) -> None:
+    found = cached(version=5)
+    pods.put(found)
+    pods.drop("team", found.pod.name, found.pod.uid, version=6)
+
+    pods.put(cached(version=6))
+    assert not pods.of_job(KEY)
+    pods.put(cached(version=7))
+    assert pods.of_job(KEY)
+
+
 def test_the_end_of_a_former_pod_of_the_name_leaves_the_new_one(pods: PodCache) -> None:
     found = cached(version=9, uid="new")
     pods.put(found)

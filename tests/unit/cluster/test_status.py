@@ -3,7 +3,7 @@ import dataclasses
 
 import pytest
 
-from ebbtide.cluster.errors import ConflictError, UnavailableError
+from ebbtide.cluster.errors import ConflictError, RejectedError, UnavailableError
 from ebbtide.core.values.decision import Event
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus, Progress
@@ -43,7 +43,17 @@ async def test_a_job_that_changed_since_the_look_is_a_conflict() -> None:
         with pytest.raises(ConflictError):
             await bench.cluster.write_status(observed, STATUS)
 
-    assert "status" not in api.objects[JOB]
+        assert "status" not in api.objects[JOB]
+        # No watch has told of the edit: the conflict itself made us look.
+        assert await bench.cluster.write_status(await look(bench), STATUS)
+
+
+async def test_a_status_that_cannot_be_read_stops_its_job_and_no_other() -> None:
+    api = with_job()
+    api.change(JOB, status={"attempts": "none"})
+    async with running(api) as bench:
+        with pytest.raises(RejectedError, match="the status of team/digits cannot be read"):
+            await bench.cluster.observe(KEY)
 
 
 async def test_a_namesake_never_gets_the_status_of_the_former_job() -> None:

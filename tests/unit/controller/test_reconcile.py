@@ -83,7 +83,10 @@ async def test_what_must_be_looked_at_again_comes_back_at_once() -> None:
     cluster = FakeCluster(picture())
     cluster.answer.again = True
 
-    assert await make(cluster).reconcile(KEY) == timedelta(0)
+    with pytest.raises(ConflictError):
+        await make(cluster).reconcile(KEY)
+
+    assert len(cluster.written) == 1  # what is known already is written all the same
 
 
 async def test_nothing_is_told_when_the_status_could_not_be_written() -> None:

@@ -173,14 +173,15 @@ class Actor:
             self._learn(found)
 
     async def _look_at_taken(self, job: Job, name: str, outcome: Outcome) -> None:
-        outcome.again = True
         try:
             found = await self._api.read(paths.pod(job.key.namespace, name))
         except NotFoundError:
-            return  # gone meanwhile
+            outcome.again = True  # gone meanwhile
+            return
         owner = msgspec.json.decode(found, type=PodShape).metadata.controller()
         if owner is not None and owner.kind == names.TRAINING_JOB and owner.name == job.key.name:
             self._learn(found)  # ours, or a former job's: the next look counts it
+            outcome.again = True
         else:
             outcome.foreign.add(f"Pod {name}")
 
@@ -200,7 +201,7 @@ class Actor:
             return
         meta = msgspec.json.decode(found, type=PodShape).metadata
         if meta.deletion_grace_period_seconds == 0 and not meta.finalizers:
-            self._pods.drop(namespace, action.name, action.uid)
+            self._pods.drop(namespace, action.name, action.uid, version=meta.version)
         else:
             self._learn(found)
 

@@ -6,6 +6,7 @@ compared), so the answer to our own write counts at once and a watch that lags b
 it. A pod that our delete took away at once stays away although the watch has not said so yet.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class PodCache:
         self._pods: dict[PodKey, CachedPod] = {}
         self._by_job: defaultdict[JobKey, dict[str, CachedPod]] = defaultdict(dict)
         self._by_node: defaultdict[str, Counter[JobKey]] = defaultdict(Counter)
-        self._deleted: dict[str, None] = {}  # UIDs, oldest first
+        self._deleted: dict[str, float] = {}  # by UID, oldest first: up to which version
         self.pool_gpus: Counter[str] = Counter()
         self.node_gpus: Counter[str] = Counter()
 
@@ -53,7 +54,8 @@ class PodCache:
         """Take a version of a pod, unless a newer one or its end is known."""
         key = (found.job.namespace, found.pod.name)
         old = self._pods.get(key)
-        if found.pod.uid in self._deleted or (old is not None and old.version >= found.version):
+        ended = self._deleted.get(found.pod.uid, -1)
+        if found.version <= ended or (old is not None and old.version >= found.version):
             return
         if old is not None:
             self._unlink(key, old)
@@ -61,9 +63,14 @@ class PodCache:
         if old is None or old.pod != found.pod:
             self._wake(found.job)
 
-    def drop(self, namespace: str, name: str, uid: str) -> None:
-        """Take the end of a pod, from the watch or from the answer to our delete."""
-        self._deleted[uid] = None
+    def drop(self, namespace: str, name: str, uid: str, *, version: float = math.inf) -> None:
+        """
+        Take the end of a pod, from the watch or from the answer to our delete.
+
+        What comes later of it, up to `version`, is old news. A pod that lost our label looks ended
+        to the watch and may come back with a newer version.
+        """
+        self._deleted[uid] = version
         while len(self._deleted) > _REMEMBERED_DELETES:
             del self._deleted[next(iter(self._deleted))]
         old = self._pods.get((namespace, name))

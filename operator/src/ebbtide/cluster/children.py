@@ -8,6 +8,7 @@ again after a minute, so that one deleted by hand is made anew.
 import asyncio
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -57,6 +58,11 @@ class ChildrenCache:
     def forget(self, uid: str) -> None:
         """Look anew the next time."""
         self._known.pop(uid, None)
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all jobs but these."""
+        kept = set(uids)
+        self._known = {uid: known for uid, known in self._known.items() if uid in kept}
 
     def made_secret(self, uid: str) -> None:
         """Take that the Secret is there."""

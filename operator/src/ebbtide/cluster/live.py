@@ -115,6 +115,7 @@ class LiveCluster:
             path = paths.within(namespace, names.TRAINING_JOBS, root=paths.OURS)
             jobs, version = await self._list(path)
             self.jobs.replace(jobs, namespace=namespace, version=version)
+        self._children.keep(record.job.uid for record in self.jobs.records())
 
     async def observe(self, key: JobKey) -> Observed | None:
         """Return what there is of a job; None when it is gone."""

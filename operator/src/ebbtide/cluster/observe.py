@@ -8,6 +8,7 @@ from typing import Final
 
 from ebbtide.cluster.cache import NodeCache, PodCache
 from ebbtide.cluster.children import Children, ChildrenCache
+from ebbtide.cluster.errors import RejectedError
 from ebbtide.cluster.links import Links
 from ebbtide.cluster.reading import CachedPod
 from ebbtide.cluster.records import JobRecords, PoolRecords
@@ -50,6 +51,8 @@ class Observer:
         if record is None:
             return None
         job = record.job
+        if record.trouble:  # deciding without the ledger could count or make things twice
+            raise RejectedError(f"the status of {key} cannot be read: {record.trouble}")
         cached = self._pods.of_job(key)
         own = tuple(one.pod for one in cached.values() if one.job_uid == job.uid)
         return Observed(

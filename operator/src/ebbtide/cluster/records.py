@@ -25,7 +25,7 @@ class JobRecord:
     version: int
     job: Job | BrokenJob
     status: JobStatus
-    stored: Body  # the status as the API server has it
+    trouble: str = ""  # why its status cannot be read
 
 
 class JobRecords:
@@ -43,6 +43,10 @@ class JobRecords:
         """All jobs."""
         return tuple(self._records)
 
+    def records(self) -> tuple[JobRecord, ...]:
+        """All jobs as last seen."""
+        return tuple(self._records.values())
+
     def put(self, body: Body) -> JobRecord:
         """Take a version of a job; return the newest one that is known."""
         meta = body["metadata"]
@@ -52,11 +56,16 @@ class JobRecords:
         if old is not None and old.version >= version:
             return old
         stored = body.get("status") or {}
+        try:
+            status, trouble = parse_status(stored), ""
+        except InvalidManifestError as error:
+            status, trouble = JobStatus(), str(error)
+            logger.error("%s: its status cannot be read: %s", key, error)  # noqa: TRY400 -- said
         record = JobRecord(
             version=version,
             job=parse_job(body),
-            status=parse_status(stored),
-            stored=stored,
+            status=status,
+            trouble=trouble,
         )
         self._records[key] = record
         self._changed(key)

@@ -6,9 +6,10 @@ import msgspec
 
 from ebbtide.api.status import render_status
 from ebbtide.cluster import paths
-from ebbtide.cluster.errors import NotFoundError
+from ebbtide.cluster.errors import ConflictError, NotFoundError
 from ebbtide.cluster.port import Api
 from ebbtide.cluster.records import JobRecords
+from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus
 from ebbtide.wire import names
@@ -49,5 +50,17 @@ class StatusWriter:
         except NotFoundError:
             self._jobs.drop(job.key, job.uid)
             return False
+        except ConflictError:
+            await self._look(job)
+            raise
         self._jobs.put(msgspec.json.decode(found))
         return True
+
+    async def _look(self, job: Job | BrokenJob) -> None:
+        """Read the job anew: the watch may not have told yet what the conflict is about."""
+        try:
+            found = await self._api.read(paths.job(job.key.namespace, job.key.name))
+        except NotFoundError:
+            self._jobs.drop(job.key, job.uid)
+        else:
+            self._jobs.put(msgspec.json.decode(found))

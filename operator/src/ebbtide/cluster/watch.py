@@ -64,6 +64,7 @@ class Watch:
         self._time = time or asyncio.get_running_loop().time
         self._heard = self._time()
         self._delay = _FIRST_DELAY
+        self._refused = False
         self._lines: msgspec.json.Decoder[WatchLine] = msgspec.json.Decoder(WatchLine)
         self._pages: msgspec.json.Decoder[Page] = msgspec.json.Decoder(Page)
         self._metas: msgspec.json.Decoder[AnyShape] = msgspec.json.Decoder(AnyShape)
@@ -85,7 +86,10 @@ class Watch:
             except GoneError:
                 version = ""
             except ForbiddenError as error:
-                logger.error("no right to watch %s: %s", self.path, error)  # noqa: TRY400 -- said
+                self._heard = self._time()
+                if not self._refused:
+                    logger.error("no right to watch %s: %s", self.path, error)  # noqa: TRY400
+                self._refused = True
                 if self._sink.refused():
                     self.synced.set()
                 version = ""
@@ -112,6 +116,7 @@ class Watch:
             if not page:
                 break
         self._sink.listed(items, parse_version(version))
+        self._refused = False
         self.synced.set()
         return version
 

@@ -2,26 +2,26 @@
 The operator's process: starts everything, and ends it in order.
 
 Watches run always, so that a standby knows the cluster already; what acts runs only while we lead.
-kopf ends last: it cancels every task that began after its own start.
 """
 
 import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
 import kopf
 
-from ebbtide.cluster.client import Client, Login
+from ebbtide.cluster.client import Client, Limits, Login
 from ebbtide.cluster.coordinator_client import CoordinatorClient
 from ebbtide.cluster.errors import ClusterError
 from ebbtide.cluster.live import LiveCluster, Scope
 from ebbtide.controller import clock
-from ebbtide.controller.handlers import Caches, make_settings, register
+from ebbtide.controller.framework import Framework
+from ebbtide.controller.handlers import make_settings, register
 from ebbtide.controller.kopf_login import log_in
 from ebbtide.controller.metrics import Metrics
 from ebbtide.controller.reconcile import Reconciler
@@ -65,7 +65,6 @@ class App:
         self.exporter = Server(host=options.host, port=options.metrics_port)
         self.ready = asyncio.Event()  # leading, and everything is known
         self._stop = asyncio.Event()
-        self._kopf_stop = asyncio.Event()
         self._queue: WorkQueue[JobKey] = WorkQueue()
         self._failed = False
 
@@ -76,7 +75,8 @@ class App:
     async def run(self) -> int:
         """Run until stopped; return the exit status."""
         self._catch_signals()
-        async with Client(self._options.login) as client:
+        limits = Limits(silent_seconds=self._configuration.silent_watch_seconds)
+        async with Client(self._options.login, limits=limits) as client:
             cluster = self._make_cluster(client)
             self._serve(cluster)
             await self.health.start()
@@ -144,7 +144,8 @@ class App:
             self._queue, make_pass, metrics=self.metrics, number=self._options.workers
         )
         self.metrics.leader.set(1)
-        framework = asyncio.create_task(self._run_kopf(cluster), name="kopf")
+        framework = self._make_framework(cluster)
+        framework.start()
         tasks = [
             self._task(workers.run(), "workers"),
             self._task(self._resync(cluster), "resync"),
@@ -153,13 +154,15 @@ class App:
         self.ready.set()
         logger.info("at work: %d jobs, %d pods", len(cluster.jobs.known()), len(cluster.pods))
         try:
-            await asyncio.wait([framework, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()  # none of them ends by itself, so this says why
         finally:
             self.metrics.leader.set(0)
             await _end(tasks)
-            self._kopf_stop.set()
-            await asyncio.wait([framework], timeout=_STOP_SECONDS)
-            await _end([framework])
+            if not await framework.stop(seconds=_STOP_SECONDS):
+                logger.warning("kopf did not end within %.0f s", _STOP_SECONDS)
 
     def _saw(self, observed: Observed, status: JobStatus) -> None:
         self.metrics.saw(observed.job.key, status)
@@ -187,32 +190,28 @@ class App:
                 for key in cluster.jobs.known():
                     self._queue.add(key)
 
-    async def _run_kopf(self, cluster: LiveCluster) -> None:
-        ready = asyncio.Event()
+    def _make_framework(self, cluster: LiveCluster) -> Framework:
+        news = _News(asyncio.get_running_loop(), cluster)
         namespaces = self._configuration.namespaces
-        registry = register(
-            Caches(jobs=cluster.jobs, pools=cluster.pools),
-            login=lambda: log_in(self._options.login),
-            with_pools=not self._configuration.pools,
-        )
-        signals = self._task(self._take_signals_back(ready), "signals")
-        try:
+
+        async def operate(stop: asyncio.Event) -> None:
             await kopf.operator(
-                registry=registry,
-                settings=make_settings(namespaced=bool(namespaces)),
+                registry=register(
+                    news,
+                    login=lambda: log_in(self._options.login),
+                    with_pools=not self._configuration.pools,
+                ),
+                settings=make_settings(
+                    namespaced=bool(namespaces),
+                    silent_seconds=self._configuration.silent_watch_seconds,
+                ),
                 clusterwide=not namespaces,
                 namespaces=namespaces,
                 standalone=True,
-                stop_flag=self._kopf_stop,
-                ready_flag=ready,
+                stop_flag=stop,
             )
-        finally:
-            await _end([signals])
 
-    async def _take_signals_back(self, ready: asyncio.Event) -> None:
-        """Replace kopf's handlers of signals: it would end with everything else still running."""
-        await ready.wait()
-        self._catch_signals()
+        return Framework(operate)
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -235,13 +234,37 @@ class App:
                             "%s ended by itself", task.get_name(), exc_info=task.exception()
                         )
         finally:
-            # The leading task first: it stops kopf last, after everything that acts.
+            # The leading task first: it ends everything that acts.
             await _end([tasks[-1]])
             await _end([stopping, *tasks[:-1]])
 
     @staticmethod
     async def _wait(waiting: Callable[[], Awaitable[Any]]) -> None:
         await waiting()
+
+
+class _News:
+    """Carries kopf's news from its thread into our loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, cluster: LiveCluster) -> None:
+        self._loop = loop
+        self._cluster = cluster
+
+    def job_seen(self, body: Mapping[str, Any]) -> None:
+        self._hand_over(self._cluster.jobs.put, body)
+
+    def job_gone(self, key: JobKey, uid: str) -> None:
+        self._hand_over(self._cluster.jobs.drop, key, uid)
+
+    def pool_seen(self, body: Mapping[str, Any]) -> None:
+        self._hand_over(self._cluster.pools.put, body)
+
+    def pool_gone(self, name: str) -> None:
+        self._hand_over(self._cluster.pools.drop, name)
+
+    def _hand_over(self, take: Callable[..., object], *what: object) -> None:
+        with contextlib.suppress(RuntimeError):  # our loop has ended: nobody needs it any more
+            self._loop.call_soon_threadsafe(take, *what)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -37,3 +37,5 @@ def set_up(*, as_json: bool, verbose: bool) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     # It reports each retried request on its own; the handlers' last word is enough.
     logging.getLogger("kopf.objects").setLevel(logging.ERROR)
+    # It warns that it handles no signals in a thread: it must not.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

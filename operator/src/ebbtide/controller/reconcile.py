@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override
 
+from ebbtide.cluster.errors import ConflictError
 from ebbtide.core.step import step
 from ebbtide.core.values.decision import Action, Decision, Event
 from ebbtide.core.values.job import JobKey
@@ -91,7 +92,12 @@ class Reconciler:
         self._seen = seen
 
     async def reconcile(self, key: JobKey) -> timedelta | None:
-        """Make one pass; return when to come back without being called, None = never."""
+        """
+        Make one pass; return when to come back without being called, None = never.
+
+        Raises:
+            ConflictError: something changed since the look: look again.
+        """
         observed = await self._cluster.observe(key)
         if observed is None:
             return None
@@ -113,7 +119,7 @@ class Reconciler:
             self._seen(observed, decision.status)
         await self._cluster.tell(observed, decision.events)
         if outcome.again:
-            return AT_ONCE
+            raise ConflictError(f"{key}: something of it is not as it was looked at")
         if decision.requeue_after == AT_ONCE and not written:
             return NOT_SO_FAST  # the next pass would see what this one saw
         return decision.requeue_after

@@ -78,6 +78,9 @@ class _File(BaseModel):
     heartbeat_seconds: float = _seconds(
         _DEFAULTS.heartbeat, "a member silent for four of these is lost", least=0.01
     )
+    silent_watch_seconds: float = _seconds(
+        timedelta(seconds=70), "a watch that says nothing for so long is dead", least=1.0
+    )
     coordinator_image: str = ""
     namespaces: list[str] = Field(default=[], max_length=1000)
     pools: list[_PoolEntry] = Field(default=[], max_length=1000)
@@ -88,6 +91,7 @@ class Configuration:
     """The file's content, checked."""
 
     settings: Settings = _DEFAULTS
+    silent_watch_seconds: float = 70.0
     coordinator_image: str = ""
     namespaces: tuple[str, ...] = ()  # none: all of them
     pools: tuple[dict[str, Any], ...] = ()  # as CapacityPool objects; none: those of the cluster
@@ -114,6 +118,7 @@ def read_configuration(path: Path | None) -> Configuration:
         raise ConfigurationError(_explain(path, error)) from error
     return Configuration(
         settings=_settings(found),
+        silent_watch_seconds=found.silent_watch_seconds,
         coordinator_image=found.coordinator_image,
         namespaces=tuple(found.namespaces),
         pools=tuple(_pool(path, index, entry) for index, entry in enumerate(found.pools)),
