@@ -22,6 +22,7 @@ from ebbtide.wire.messages import (
     Expelled,
     Form,
     Formed,
+    FromWorker,
     Heartbeat,
     Idle,
     Leaving,
@@ -67,7 +68,7 @@ class Proc:
     beats: int = 0
     asked: deque[float] = field(default_factory=deque)
     inbox: deque[Message] = field(default_factory=deque)
-    outbox: deque[Message] = field(default_factory=deque)
+    outbox: deque[FromWorker] = field(default_factory=deque)
     forms: list[Form] = field(default_factory=list)
     saves_asked: int = 0
 
@@ -247,7 +248,7 @@ class Members:
         if proc.outbox and proc.link:
             message = proc.outbox.popleft()
             proc.told_leaving |= isinstance(message, Leaving)
-            self.apply(self.ledger.hear(proc.link, message, now=self.now))  # type: ignore[arg-type]
+            self.apply(self.ledger.hear(proc.link, message, now=self.now))
 
     def tell(self, proc: Proc) -> None:
         """Deliver the oldest message that was sent to a process."""

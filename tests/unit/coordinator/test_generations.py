@@ -331,6 +331,7 @@ def test_the_job_is_finished_when_the_final_checkpoint_is_committed() -> None:
     assert members.ledger.is_finished
     assert [proc.exit for proc in procs] == ["released"] * 3
     assert members.disk == 8
+    assert {worker.state for worker in members.ledger.report().workers} == {"left"}
 
 
 def test_who_comes_after_the_end_is_released_at_once() -> None:

@@ -1,6 +1,6 @@
 """What the operator may ask, and what each call changes."""
 
-from typing import Final
+from typing import Any, Final
 
 from ebbtide.coordinator import leaving
 from ebbtide.coordinator.outbox import Outbox
@@ -34,8 +34,8 @@ def _order(state: State, asked: Call, *, now: float, out: Outbox) -> str:
     name = asked.worker
     if not name or len(name) > MAX_NAME:
         return f"{asked.name} needs the name of a worker"
-    if max(len(state.warnings), len(state.stops), len(state.expelled)) >= MAX_ORDERS:
-        return f"more than {MAX_ORDERS} workers were ordered about"
+    for orders in (state.warnings, state.stops, state.expelled):
+        _forget_oldest(orders)
     if asked.name == "stop":
         by = now + min(max(0.0, asked.seconds), MAX_STOP_SECONDS)
         state.stops[name] = min(by, state.stops.get(name, by))
@@ -51,6 +51,12 @@ def _order(state: State, asked: Call, *, now: float, out: Outbox) -> str:
             out.send(process.link, Expelled(reason="the operator expelled this pod"))
             out.close(process.link)
     return ""
+
+
+def _forget_oldest(orders: dict[str, Any]) -> None:
+    """Make room: names that many pods ago were ordered about come back no more."""
+    if len(orders) >= MAX_ORDERS:
+        del orders[next(iter(orders))]
 
 
 def _warn(state: State, name: str, *, on: bool, out: Outbox) -> None:

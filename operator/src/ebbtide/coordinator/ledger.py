@@ -243,7 +243,8 @@ class Ledger:
         worker, process = found
         del self._state.links[link]
         del worker.processes[process.said.local_rank]
-        if process.left:
+        is_released = self._state.finished and process.dismissed is False
+        if process.left or is_released:
             worker.left = True
             out.note(f"{worker.name} left at step {process.step}")
         else:

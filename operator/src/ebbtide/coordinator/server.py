@@ -104,6 +104,8 @@ class Server:
             log.info("connection of %s closed: %s", connection.peer, reason)
         except OSError as error:
             log.info("connection of %s broke: %s", connection.peer, error)
+        except Exception:  # outermost: a fault met by one connection must not end the job's others
+            log.exception("connection of %s failed", connection.peer)
         finally:
             connection.close()
 
