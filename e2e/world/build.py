@@ -34,6 +34,7 @@ MODULE_FILES = ("go.mod", "go.sum", "main.go", "etcd.go")
 # What a build of 1.36 compiles, the standard library included; only for the progress shown.
 EXPECTED_PACKAGES = 2_800
 VERSION_TIMEOUT = 60.0
+SCRATCH = ".building-"
 
 
 class BuildError(RuntimeError):
@@ -123,7 +124,11 @@ def lock(path: Path) -> Iterator[None]:
 def build(target: Target) -> None:
     """Build the binary of a target into the cache, with progress on standard error."""
     target.binary.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=target.cache) as scratch:
+    for leftover in target.cache.glob(
+        f"{SCRATCH}*"
+    ):  # of a build that was killed; we hold the lock
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=target.cache) as scratch:
         source = MODULE if target.is_pinned else Path(scratch, "source")
         go = find_go(target.cache, read_go_line(MODULE / "go.mod"))
         environment = go_environment(go)

@@ -68,6 +68,8 @@ FAST_NODE_LOSS = (
     "--node-startup-grace-period=10s",
     "--node-eviction-rate=10",
 )
+# A claim that just missed its volume is bound after 1 s instead of 15 s.
+FAST_BINDING = ("--pvclaimbinder-sync-period=1s",)
 # Pods leave a lost node after 5 s instead of 300 s.
 FAST_EVICTION = (
     "--default-not-ready-toleration-seconds=5",
@@ -99,7 +101,7 @@ class Settings:
     advertise_address: str = HOST
     controllers: Sequence[str] = CONTROLLERS
     api_server_flags: Sequence[str] = FAST_EVICTION
-    manager_flags: Sequence[str] = FAST_NODE_LOSS
+    manager_flags: Sequence[str] = (*FAST_NODE_LOSS, *FAST_BINDING)
     pick_port: Callable[[], int] = pick_port
 
 

@@ -71,7 +71,7 @@ async def test_after_a_power_loss_the_cluster_notices_evicts_and_forgets(
     pod = await run_pod(world, pool)
     async with History(world.api, node_path(pod)) as node:
         revocation = world.revoke(
-            "power-loss", node=pod["spec"]["nodeName"], node_deleted=(300.0, 300.0)
+            "power-loss", node=pod["spec"]["nodeName"], node_deleted=(240.0, 240.0)
         )
         await world.until_pod("one", lambda found: "deletionTimestamp" in found["metadata"])
         await revocation
@@ -226,7 +226,7 @@ async def test_without_capacity_the_replacement_stays_pending(open_world: OpenWo
 
 async def test_two_nodes_may_be_lost_at_once(open_world: OpenWorld) -> None:
     pool = make_pool()
-    world = await open_world([pool], factor=FACTOR)
+    world = await open_world([pool], factor=0.03)
     pods = [await run_pod(world, pool, name) for name in ("one", "two")]
     scenarios = ("power-loss", "gke-spot")
     revocations = [
