@@ -125,7 +125,7 @@ def test_when_all_are_bad_that_is_an_error_and_not_a_new_start(shelf: Shelf) -> 
         damage(shelf, step)
 
     for look in (shelf.newest_step, shelf.load):
-        with pytest.raises(CheckpointError, match="no checkpoint under .* is whole"):
+        with pytest.raises(CheckpointError, match=r"no checkpoint under .* is whole"):
             look()
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebbtide.runtime.collective import Group
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
-from ebbtide.runtime.gradients import Reducer, Votes
+from ebbtide.runtime.gradients import Reducer, Summing, Votes
 from ebbtide.runtime.state import TrainState
 
 
@@ -36,7 +35,7 @@ class Attempt:
         self,
         state: TrainState,
         *,
-        group: Group,
+        group: Summing,
         fence: Callable[[], None],
         vote: Callable[[], tuple[bool, bool]],
     ) -> None:

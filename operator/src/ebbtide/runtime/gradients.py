@@ -9,19 +9,25 @@ how many ranks want this generation to end, and how many of them are leaving.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ebbtide.runtime.collective import Group
 from ebbtide.runtime.errors import UsageError
 
 BUCKET_BYTES: Final = 25 * (1 << 20)
 _PENDING: Final = 0
 _LEAVING: Final = 1
 _USED: Final = 2  # and up: one per parameter
+
+
+class Summing(Protocol):
+    """What a `Group` can do."""
+
+    def sum_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,7 @@ class Reducer:
         return len(self._parameters)
 
     @torch.no_grad()
-    def reduce(self, group: Group, *, weight: float, pending: bool, leaving: bool) -> Votes:
+    def reduce(self, group: Summing, *, weight: float, pending: bool, leaving: bool) -> Votes:
         """Sum over all ranks; then every rank holds the same gradients and statistics."""
         self._vote[_PENDING] = pending
         self._vote[_LEAVING] = leaving

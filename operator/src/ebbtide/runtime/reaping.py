@@ -1,9 +1,10 @@
 """
 A worker's PID 1: starts its processes, passes signals on, reaps, and ends with the right code.
 
-Signals go to every descendant, not to the first child alone: a shell between us and the trainer
-does not pass them on. Orphans come to us (we are their subreaper) and are waited for like children,
-so a trainer that a script started in the background still leaves in peace.
+Where a shell may stand between us and the trainer, signals go to every descendant: a shell does not
+pass them on. Where we forked the trainer ourselves they go to it alone, since what it started, say
+to load data, is its own to end. Orphans come to us (we are their subreaper) and are waited for like
+children, so a trainer that a script started in the background still leaves in peace.
 """
 
 import contextlib
@@ -71,15 +72,22 @@ class Verdict:
         return self.stray
 
 
-def supervise(children: Sequence[int]) -> int:
-    """Watch over the children until nothing is left; return the exit code. Signals are blocked."""
+def supervise(children: Sequence[int], *, wrapped: bool) -> int:
+    """
+    Watch over the children until nothing is left; return the exit code. Signals are blocked.
+
+    `wrapped` says that a child may be a shell around the trainer, so that signals must go deeper.
+    """
     verdict = Verdict(children=frozenset(children), running=set(children))
     said = False
     while True:
         number = signal.sigwait(WATCHED)
         if number in PASSED_ON:
             verdict.stopping |= number in STOPPING
-            send(signal.Signals(number), descendants(os.getpid()))
+            send(
+                signal.Signals(number),
+                descendants(os.getpid()) if wrapped else sorted(verdict.running),
+            )
         if not _reap(verdict):
             return verdict.code
         if not verdict.running and not said:

@@ -35,7 +35,7 @@ class TrainState:
             raise UsageError("the scheduler has no state_dict() and load_state_dict()")
         self.model = model
         self.optimizer = optimizer
-        self.scheduler = scheduler
+        self.scheduler: Any = scheduler
         self._tracked: dict[str, Any] = {}
         self._before: list[Tensor] = []
 

@@ -100,8 +100,8 @@ class Loop:
                 yield from self._train()
         finally:
             self._links.group.close()
+            self._links.membership.close()  # the others must not wait for what is written here
             self._links.saver.finish(timeout=self._links.place.notice_seconds)
-            self._links.membership.close()
 
     # ------------------------------------------------------------ between generations
 
@@ -176,6 +176,7 @@ class Loop:
 
     def _synchronize(self, form: Form) -> None:
         links, source = self._links, form.source_rank
+        links.saver.fence()  # a save may still be copying what is about to change
         if self.rank == source:
             if not self._held or form.source != "memory":
                 self._position = synchronizing.load_newest(links.shelf, self._state, self._position)
@@ -271,6 +272,11 @@ class Loop:
             self._position = synchronizing.load_newest(
                 self._links.shelf, self._state, self._position
             )
+            if self.step < self._work.steps:
+                raise CheckpointError(
+                    f"all {self._work.steps} steps are done, but their checkpoint is not to be "
+                    f"seen here: {self._links.shelf.path}"
+                )
             self._held = True
         self.is_done = True
         say(f"all {self._work.steps} steps are done and saved")

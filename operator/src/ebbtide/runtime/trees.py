@@ -90,6 +90,7 @@ def pack(tree: Tree) -> Packed:
     flat = torch.empty(end, dtype=torch.uint8)
     for offset, tensor in parts:
         size = tensor.numel() * tensor.element_size()
+        flat[offset + size : -(-(offset + size) // ALIGNMENT) * ALIGNMENT] = 0
         if size:
             target = flat[offset : offset + size].view(tensor.dtype).view(tensor.shape)
             target.copy_(tensor.detach())

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             _run(command, processes=place.processes)
             return 0
         children.append(pid)
-    return reaping.supervise(children)
+    return reaping.supervise(children, wrapped=isinstance(command, commands.Program))
 
 
 def _read(arguments: Sequence[str]) -> tuple[commands.Command, Place]:
@@ -78,6 +78,8 @@ def _become_rank(local_rank: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, reaping.WATCHED)
     os.environ[names.ENV_LOCAL_RANK] = str(local_rank)
     random.seed()  # or all ranks of a worker would draw the same
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
 
 
 def _run(command: commands.Command, *, processes: int) -> None:

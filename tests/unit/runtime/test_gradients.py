@@ -1,0 +1,125 @@
+"""Ranks with unequal shares get the gradients of the global batch, and vote with them."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ebbtide.runtime import gradients
+from ebbtide.runtime.errors import CollectiveBroken, UsageError
+from ebbtide.runtime.gradients import Reducer, Votes
+from ebbtide.runtime.sharding import divide
+from support.summing import ThreadGroup, alone, run_ranks
+
+
+def make_model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)).double()
+
+
+def make_batch(size: int) -> Tensor:
+    return torch.randn(size, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def gradients_of(model: nn.Module) -> list[Tensor]:
+    return [each.grad for each in model.parameters() if each.grad is not None]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_unequal_shares_give_the_gradient_of_the_global_batch(world: int) -> None:
+    batch = make_batch(7)
+    whole = make_model()
+    models = [make_model() for _ in range(world)]
+    whole(batch).square().mean().backward()
+
+    def train(rank: int, group: ThreadGroup) -> list[Tensor]:
+        model = models[rank]
+        share = divide(batch=7, rank=rank, world=world)
+        model(batch[share.start : share.stop]).square().mean().backward()
+        reducer = Reducer(model.parameters(), model.buffers())
+        reducer.reduce(group, weight=len(share) / 7, pending=False, leaving=False)
+        return gradients_of(model)
+
+    for reduced in run_ranks(world, train):
+        for mine, expected in zip(reduced, gradients_of(whole), strict=True):
+            torch.testing.assert_close(mine, expected)
+
+
+def test_a_rank_without_samples_adds_nothing_even_if_it_computed_nonsense() -> None:
+    def train(rank: int, group: ThreadGroup) -> Tensor:
+        weight = nn.Parameter(torch.zeros(2))
+        weight.grad = torch.full((2,), float("nan") if rank else 3.0)
+        Reducer([weight], []).reduce(group, weight=1.0 - rank, pending=False, leaving=False)
+        return weight.grad
+
+    assert [each.tolist() for each in run_ranks(2, train)] == [[3.0, 3.0], [3.0, 3.0]]
+
+
+def test_running_statistics_are_averaged_by_share_and_counters_are_left() -> None:
+    def train(rank: int, group: ThreadGroup) -> list[list[float]]:
+        weight = nn.Parameter(torch.zeros(1))
+        weight.grad = torch.zeros(1)
+        mean, count = torch.full((1,), float(rank)), torch.tensor(7)
+        reducer = Reducer([weight], [mean, count])
+        reducer.reduce(group, weight=(0.25, 0.75)[rank], pending=False, leaving=False)
+        return [mean.tolist(), [count.item()]]
+
+    assert run_ranks(2, train) == [[[0.75], [7]], [[0.75], [7]]]
+
+
+def test_votes_are_counted() -> None:
+    def vote(rank: int, group: ThreadGroup) -> Votes:
+        weight = nn.Parameter(torch.zeros(1))
+        return Reducer([weight], []).reduce(
+            group, weight=1 / 3, pending=rank > 0, leaving=rank == 2
+        )
+
+    assert run_ranks(3, vote) == [Votes(pending=2, leaving=1)] * 3
+
+
+def test_a_parameter_that_no_rank_used_stays_without_gradient() -> None:
+    def train(rank: int, group: ThreadGroup) -> list[bool]:
+        some, none = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+        if rank == 0:
+            some.grad = torch.ones(1)
+        Reducer([some, none], []).reduce(group, weight=0.5, pending=False, leaving=False)
+        return [some.grad is not None, none.grad is not None]
+
+    assert run_ranks(2, train) == [[True, False], [True, False]]
+
+
+def test_a_broken_collective_leaves_gradients_and_statistics_as_they_were() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    model(torch.randn(4, 3)).sum().backward()
+    before = [each.clone() for each in (*gradients_of(model), *model.buffers())]
+    reducer = Reducer(model.parameters(), model.buffers())
+
+    with pytest.raises(CollectiveBroken):
+        reducer.reduce(alone(breaks=1), weight=1.0, pending=False, leaving=False)
+
+    after = [*gradients_of(model), *model.buffers()]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_large_models_are_reduced_in_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "BUCKET_BYTES", 64)
+    parameters = [nn.Parameter(torch.zeros(10)) for _ in range(6)]
+    for number, parameter in enumerate(parameters):
+        parameter.grad = torch.full((10,), float(number))
+
+    reducer = Reducer(parameters, [])
+    reducer.reduce(alone(), weight=1.0, pending=False, leaving=False)
+
+    assert reducer.num_bytes == 240
+    assert reducer.num_tensors == 6
+    assert [float(each.grad[0]) for each in parameters if each.grad is not None] == [*range(6)]
+
+
+def test_a_model_without_parameters_or_with_sparse_gradients_is_refused() -> None:
+    with pytest.raises(UsageError, match="no parameter"):
+        Reducer([], [])
+    embedding = nn.Embedding(4, 2, sparse=True)
+    embedding(torch.tensor([1])).sum().backward()
+    with pytest.raises(UsageError, match="sparse"):
+        Reducer(embedding.parameters(), []).reduce(
+            alone(), weight=1.0, pending=False, leaving=False
+        )
