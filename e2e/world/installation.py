@@ -98,7 +98,7 @@ class Installation:
             f"--config={config}",
         ]
         command += [f"--kubeconfig={self.world.kubeconfig}", "--listen=127.0.0.1"]
-        command += ["--health-port=0", "--metrics-port=0"]
+        command += ["--health-port=0", "--metrics-port=0", "--no-lease"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

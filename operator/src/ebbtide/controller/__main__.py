@@ -6,15 +6,19 @@ import dataclasses
 import logging
 import sys
 from pathlib import Path
+from typing import Final
 
 from ebbtide.cluster.client import Login
 from ebbtide.cluster.errors import CredentialsError
 from ebbtide.controller import logs
-from ebbtide.controller.app import App, AppOptions
+from ebbtide.controller.app import App, AppOptions, LeaseName
 from ebbtide.controller.settings import ConfigurationError, read_configuration
 from ebbtide.wire.names import EXIT_USAGE
 
 logger = logging.getLogger("ebbtide.controller")
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NO_NAMESPACE: Final = "default"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,8 +44,20 @@ async def _run(found: argparse.Namespace) -> int:
         host=found.listen,
         health_port=found.health_port,
         metrics_port=found.metrics_port,
+        lease=None
+        if found.no_lease
+        else LeaseName(namespace=_own_namespace(found.lease_namespace)),
     )
     return await App(options).run()
+
+
+def _own_namespace(wanted: str) -> str:
+    if wanted:
+        return wanted
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip() or _NO_NAMESPACE
+    except OSError:
+        return _NO_NAMESPACE  # not in a pod
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--listen", default="", help="address of health and metrics; default: all")
     parser.add_argument("--health-port", type=int, default=8081, help="0: a free one")
     parser.add_argument("--metrics-port", type=int, default=8080, help="0: a free one")
+    parser.add_argument(
+        "--no-lease", action="store_true", help="act without asking: no other operator is there"
+    )
+    parser.add_argument(
+        "--lease-namespace", default="", help="where the Lease is; default: the pod's namespace"
+    )
     parser.add_argument("--log-format", choices=("plain", "json"), default="plain")
     parser.add_argument("--verbose", action="store_true", help="say what every pass does")
     return parser

@@ -7,7 +7,9 @@ Watches run always, so that a standby knows the cluster already; what acts runs 
 import asyncio
 import contextlib
 import logging
+import secrets
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +25,7 @@ from ebbtide.controller import clock
 from ebbtide.controller.framework import Framework
 from ebbtide.controller.handlers import make_settings, register
 from ebbtide.controller.kopf_login import log_in
+from ebbtide.controller.lease import Lease, lead
 from ebbtide.controller.metrics import Metrics
 from ebbtide.controller.reconcile import Reconciler
 from ebbtide.controller.server import Server
@@ -43,6 +46,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseName:
+    """Which Lease decides who acts."""
+
+    namespace: str
+    name: str = "ebbtide-operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppOptions:
     """What the command line says."""
 
@@ -52,6 +63,7 @@ class AppOptions:
     health_port: int = 8081
     metrics_port: int = 8080
     workers: int = 16
+    lease: LeaseName | None = None  # None: nobody else can be there
 
 
 class App:
@@ -86,7 +98,9 @@ class App:
             )
             watches = [self._task(watch.run(), watch.path) for watch in cluster.watches]
             try:
-                await self._until_stopped([*watches, self._task(self._lead(cluster), "leading")])
+                await self._until_stopped(
+                    [*watches, self._task(self._wait_to_lead(client, cluster), "leading")]
+                )
             finally:
                 await cluster.close()
                 await self.health.stop()
@@ -123,6 +137,20 @@ class App:
         self.health.probe("/healthz", check_health)
         self.health.probe("/readyz", check_ready)
         self.exporter.metrics(self.metrics.registry, refresh)
+
+    async def _wait_to_lead(self, client: Client, cluster: LiveCluster) -> None:
+        named = self._options.lease
+        if named is None:
+            await self._lead(cluster)
+            return
+        lease = Lease(
+            client,
+            namespace=named.namespace,
+            name=named.name,
+            identity=f"{socket.gethostname()}-{secrets.token_hex(4)}",
+            clock=clock.now,
+        )
+        await lead(lease, lambda: self._lead(cluster))
 
     async def _lead(self, cluster: LiveCluster) -> None:
         await cluster.synced()
