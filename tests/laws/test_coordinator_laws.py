@@ -193,11 +193,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def check_nobody_else_is_busy(self, form: Form) -> None:
         """Of those that were never missed, nobody trains in the generation before."""
         before = self.members.ledger.state.formed
+        if before is None:
+            return
         for worker in self.members.ledger.state.eligible():
-            for proc in self.members.of(worker.name):
-                is_counted = before is not None and proc.strayed != before.number
-                process = worker.processes[proc.local_rank]
-                assert not (before and is_counted and process.is_busy_in(before.number))
+            was_missed = any(
+                proc.worker == worker.name and proc.strayed == before.number
+                for proc in self.members.procs
+            )
+            for process in worker.processes.values():
+                assert was_missed or not process.is_busy_in(before.number)
 
     @invariant()
     def at_most_one_worker_may_save(self) -> None:

@@ -301,6 +301,7 @@ class Members:
                 while proc.inbox:  # what was sent before the close still arrives
                     self._hear(proc, proc.inbox.popleft())
                 proc.link = 0
+                proc.strayed = proc.generation
                 self.apply(self.ledger.lose(link, now=self.now))
 
     # ------------------------------------------------------------ looking
