@@ -6,6 +6,7 @@ the number of steps; a checkpoint is a file that holds it.
 """
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -123,7 +124,9 @@ class FakeWorker:
     def _save(self) -> bool:
         if not self._is_first or self._refuses_to_save or not self._membership.duty():
             return False
-        self._file.write_text(str(self._step))
+        fresh = self._file.with_name(f"{self._file.name}-{os.getpid()}")
+        fresh.write_text(str(self._step))
+        fresh.replace(self._file)
         say("saved", step=self._step, at=time.time())
         self._membership.committed(step=self._step, seconds=0.001, num_bytes=1)
         return True
