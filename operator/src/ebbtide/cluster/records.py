@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ebbtide.api.convert import parse_job, parse_pool
 from ebbtide.api.status import parse_status
@@ -12,6 +12,8 @@ from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.status import JobStatus
+
+_REMEMBERED_ENDS: Final = 10_000
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +30,29 @@ class JobRecord:
     trouble: str = ""  # why its status cannot be read
 
 
+class _Gone:
+    """UIDs of objects that have ended: late news, or a late answer to our write, is no object."""
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] = {}  # oldest first
+
+    def add(self, uid: str) -> None:
+        if uid:
+            self._uids[uid] = None
+        while len(self._uids) > _REMEMBERED_ENDS:
+            del self._uids[next(iter(self._uids))]
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._uids
+
+
 class JobRecords:
     """All jobs; an object is replaced by a newer version of itself only."""
 
     def __init__(self, changed: Callable[[JobKey], None]) -> None:
         self._changed = changed
         self._records: dict[JobKey, JobRecord] = {}
+        self._gone = _Gone()
 
     def get(self, key: JobKey) -> JobRecord | None:
         """The job as last seen."""
@@ -47,14 +66,14 @@ class JobRecords:
         """All jobs as last seen."""
         return tuple(self._records.values())
 
-    def put(self, body: Body) -> JobRecord:
-        """Take a version of a job; return the newest one that is known."""
+    def put(self, body: Body) -> None:
+        """Take a version of a job, unless a newer one or its end is known."""
         meta = body["metadata"]
         key = JobKey(meta["namespace"], meta["name"])
         version = parse_version(meta.get("resourceVersion", ""))
         old = self._records.get(key)
-        if old is not None and old.version >= version:
-            return old
+        if meta.get("uid") in self._gone or (old is not None and old.version >= version):
+            return
         stored = body.get("status") or {}
         try:
             status, trouble = parse_status(stored), ""
@@ -69,12 +88,12 @@ class JobRecords:
         )
         self._records[key] = record
         self._changed(key)
-        return record
 
-    def drop(self, key: JobKey, uid: str = "") -> None:
+    def drop(self, key: JobKey, uid: str) -> None:
         """Take the end of a job."""
+        self._gone.add(uid)
         old = self._records.get(key)
-        if old is not None and uid in ("", old.job.uid):
+        if old is not None and uid == old.job.uid:
             del self._records[key]
             self._changed(key)
 
@@ -82,11 +101,12 @@ class JobRecords:
         """Take a whole list as it was at `version`."""
         listed = set()
         for body in bodies:
-            listed.add(self.put(body).job.key)
-        for key in self.known():
+            self.put(body)
+            listed.add(JobKey(body["metadata"]["namespace"], body["metadata"]["name"]))
+        for key, record in tuple(self._records.items()):
             inside = not namespace or key.namespace == namespace
-            if inside and key not in listed and self._records[key].version <= version:
-                self.drop(key)
+            if inside and key not in listed and record.version <= version:
+                self.drop(key, record.job.uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +125,7 @@ class PoolRecords:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._records: dict[str, PoolRecord] = {}
+        self._gone = _Gone()
 
     def pools(self) -> tuple[Pool, ...]:
         """Every pool, by name."""
@@ -119,13 +140,14 @@ class PoolRecords:
         meta = body["metadata"]
         name, version = meta["name"], parse_version(meta.get("resourceVersion", ""))
         old = self._records.get(name)
-        if old is not None and old.version >= version:
+        if meta.get("uid") in self._gone or (old is not None and old.version >= version):
             return
         try:
             pool = parse_pool(body)
         except InvalidManifestError as error:
             logger.warning("CapacityPool %s is left out: %s", name, error)
-            self.drop(name)
+            if self._records.pop(name, None) is not None:
+                self._changed()
             return
         self._records[name] = PoolRecord(
             version=version, uid=meta.get("uid", ""), pool=pool, stored=body.get("status") or {}
@@ -135,7 +157,9 @@ class PoolRecords:
 
     def drop(self, name: str) -> None:
         """Take the end of a pool."""
-        if self._records.pop(name, None) is not None:
+        old = self._records.pop(name, None)
+        if old is not None:
+            self._gone.add(old.uid)
             self._changed()
 
     def replace(self, bodies: Iterable[Body]) -> None:
