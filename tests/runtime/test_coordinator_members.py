@@ -44,9 +44,8 @@ async def test_a_spare_takes_the_place_of_a_killed_member_at_once(tmp_path: Path
 
         form = await spare.until("form")
         assert form["source"] == "memory"
-        assert (await workers[1].until("broken"))[
-            "at"
-        ] - killed_at < 0.9  # sooner than silence would show it
+        broken = await workers[1].until("broken")
+        assert broken["at"] - killed_at < 0.9  # sooner than silence would show it
         assert report.recoveries[-1].cause == "lost"
         assert report.recoveries[-1].worker == name_of(0)
 
