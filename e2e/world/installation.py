@@ -32,6 +32,8 @@ CRDS: Final = ROOT / "crds"
 APPLY: Final = "application/apply-patch+yaml"
 KINDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS: Final = "/apis/ebbtide.dev/v1alpha1/capacitypools"
+CONTENTS: Final = {"ghcr.io/ebbtide/*": {"/opt/ebbtide/examples": ROOT / "examples"}}
+"""What our images hold, for the world's nodes."""
 STOP_SECONDS: Final = 10.0
 NOT_FOUND: Final = 404
 LOG_TAIL: Final = 4_000
@@ -55,9 +57,16 @@ FAST: Final[Mapping[str, Any]] = {
 class Installation:
     """Ebbtide in one world; an asynchronous context manager."""
 
-    def __init__(self, world: World, *, settings: Mapping[str, Any] = FAST) -> None:
-        """Install nothing yet."""
+    def __init__(
+        self,
+        world: World,
+        *,
+        settings: Mapping[str, Any] = FAST,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        """Install nothing yet; `kubeconfig` is the operator's where it is not the world's."""
         self.world = world
+        self.kubeconfig = kubeconfig or world.kubeconfig
         self.settings = dict(settings)
         self.log = world.root / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -97,7 +106,7 @@ class Installation:
             "ebbtide.controller",
             f"--config={config}",
         ]
-        command += [f"--kubeconfig={self.world.kubeconfig}", "--listen=127.0.0.1"]
+        command += [f"--kubeconfig={self.kubeconfig}", "--listen=127.0.0.1"]
         command += ["--health-port=0", "--metrics-port=0", "--no-lease"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
