@@ -7,6 +7,7 @@ import pytest
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import EndPod
 from ebbtide.core.values.job import CleanPodPolicy
+from ebbtide.core.values.settings import Settings
 from support.builders import ON_DEMAND, SPOT, make_job
 from support.stage import NAMES, Stage, on_stage, reason, until, workers
 
@@ -50,6 +51,18 @@ def test_failures_of_one_generation_within_the_window_count_once() -> None:
     stage.settle()
 
     assert stage.status.counters.failures == 1
+
+
+def test_a_worker_that_fails_again_within_the_window_has_failed_twice() -> None:
+    settings = Settings(failure_delay=timedelta(seconds=1), failure_window=timedelta(seconds=10))
+    stage = Stage(make_job(backoff_limit=2), SPOT, ON_DEMAND, settings=settings)
+    for attempt in (1, 2, 3):
+        until(stage, lambda s, a=attempt: f"digits-worker-1-{a}" in s.pods, limit=20)
+        stage.end_pod(f"digits-worker-1-{attempt}", 1)
+        stage.settle()
+
+    assert stage.status.counters.failures == 3
+    assert stage.status.state == "Failed"
 
 
 def test_failures_apart_in_time_count_each() -> None:

@@ -79,16 +79,9 @@ def count_ends(
         entry = _caught_up(attempts.get(key, Attempts()), by_index.get(key, {}))
         after[key], ends = _count_index(key, entry, by_index.get(key, {}), scene=scene, now=now)
         counted += ends
-    failures = sorted(
-        (end for end in counted if end.judgement.verdict is Verdict.FAILURE),
-        key=lambda end: (end.judgement.at, end.index_key),
+    num_failures, last_failure = _count_failures(
+        counted, attempts, last_failure, scene=scene, settings=settings
     )
-    num_failures = 0
-    for end in failures:
-        failure = _as_failure(end, scene)
-        if last_failure is None or not _same(failure, last_failure, settings):
-            num_failures += 1
-            last_failure = failure
     counters = replace(
         counters,
         failures=counters.failures + num_failures,
@@ -98,6 +91,29 @@ def count_ends(
     return Books(
         attempts=after, counters=counters, last_failure=last_failure, counted=tuple(counted)
     )
+
+
+def _count_failures(
+    counted: list[Counted],
+    attempts: Mapping[str, Attempts],
+    last: LastFailure | None,
+    /,
+    *,
+    scene: Scene,
+    settings: Settings,
+) -> tuple[int, LastFailure | None]:
+    """Count events: one may hit several workers, but no worker twice."""
+    hit = {key: entry.ended for key, entry in attempts.items() if entry.failed}
+    number = 0
+    failures = [end for end in counted if end.judgement.verdict is Verdict.FAILURE]
+    for end in sorted(failures, key=lambda end: (end.judgement.at, end.index_key)):
+        failure, before = _as_failure(end, scene), hit.get(end.index_key)
+        again = last is not None and before is not None and before >= last.time
+        if last is None or again or not _same(failure, last, settings):
+            number += 1
+            last = failure
+        hit[end.index_key] = failure.time
+    return number, last
 
 
 def _caught_up(entry: Attempts, pods: Mapping[int, Pod]) -> Attempts:
