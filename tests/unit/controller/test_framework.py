@@ -52,13 +52,15 @@ async def test_a_failure_is_logged_and_it_starts_again(
 
 
 async def test_one_that_does_not_end_is_reported_and_not_waited_for() -> None:
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
     async def deaf(_: asyncio.Event) -> None:
+        begun.set()
         await asyncio.to_thread(release.wait, 5)
 
     found = Framework(deaf)
     found.start()
+    assert await asyncio.to_thread(begun.wait, 5)
     try:
         assert not await found.stop(seconds=0.05)
     finally:

@@ -115,7 +115,7 @@ async def test_work_stops_when_the_server_hangs() -> None:
         await asyncio.sleep(3600)
         return b""
 
-    api.read = hang  # type: ignore[method-assign]
+    api.read = hang  # type: ignore[method-assign]  # a server that hangs
     hung = asyncio.get_running_loop().time()
 
     with pytest.raises(LeaseLostError):

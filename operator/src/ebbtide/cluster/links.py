@@ -78,7 +78,9 @@ class Links:
         *,
         clock: Callable[[], datetime],
         wake: Callable[[JobKey], None],
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
+        self._poll_seconds = poll_seconds
         self._dial = dial
         self._read_token = read_token
         self._clock = clock
@@ -165,8 +167,8 @@ class Links:
     async def _poll(self, link: _Link, line: Line) -> None:
         known = link.view.report
         since = -1 if known is None or link.view.error else known.version
-        async with asyncio.timeout(POLL_SECONDS + CALL_SECONDS):
-            report = _check(link, await line.call("status", since=since, wait=POLL_SECONDS))
+        async with asyncio.timeout(self._poll_seconds + CALL_SECONDS):
+            report = _check(link, await line.call("status", since=since, wait=self._poll_seconds))
         if report is not None:
             self._heard(link, report)
 

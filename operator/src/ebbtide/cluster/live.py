@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from ebbtide.cluster.act import Actor, Outcome
 from ebbtide.cluster.cache import NodeCache, NodeChange, PodCache
 from ebbtide.cluster.children import ChildrenCache
 from ebbtide.cluster.events import Teller
-from ebbtide.cluster.links import Dial, Links
+from ebbtide.cluster.links import POLL_SECONDS, Dial, Links
 from ebbtide.cluster.observe import Observer
 from ebbtide.cluster.pool_status import PoolStatusWriter
 from ebbtide.cluster.port import Api
@@ -28,14 +28,13 @@ from ebbtide.core.values.status import JobStatus
 from ebbtide.manifests.options import Options
 from ebbtide.wire import names
 
-_CONFIRM_SECONDS: Final = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """What we look at: no namespaces means all of them."""
 
     namespaces: tuple[str, ...] = ()
+    poll_seconds: float = POLL_SECONDS  # how old a coordinator's progress may be
     pools: tuple[dict[str, Any], ...] = ()  # of the configuration file; none: CapacityPool objects
 
     @property
@@ -66,7 +65,13 @@ class LiveCluster:
         self.pods = PodCache(wake)
         self.nodes = NodeCache(self._node_changed)
         self._children = ChildrenCache(api)
-        self._links = Links(dial, self._children.token, clock=clock, wake=wake)
+        self._links = Links(
+            dial,
+            self._children.token,
+            clock=clock,
+            wake=wake,
+            poll_seconds=scope.poll_seconds,
+        )
         self._observer = Observer(
             jobs=self.jobs,
             pools=self.pools,

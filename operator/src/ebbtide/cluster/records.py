@@ -79,7 +79,7 @@ class JobRecords:
             status, trouble = parse_status(stored), ""
         except InvalidManifestError as error:
             status, trouble = JobStatus(), str(error)
-            logger.error("%s: its status cannot be read: %s", key, error)  # noqa: TRY400 -- said
+            logger.error("%s: its status cannot be read: %s", key, error)  # noqa: TRY400 -- the text is enough
         record = JobRecord(
             version=version,
             job=parse_job(body),

@@ -88,7 +88,7 @@ class Watch:
             except ForbiddenError as error:
                 self._heard = self._time()
                 if not self._refused:
-                    logger.error("no right to watch %s: %s", self.path, error)  # noqa: TRY400
+                    logger.warning("no right to watch %s: %s", self.path, error)
                 self._refused = True
                 if self._sink.refused():
                     self.synced.set()

@@ -20,6 +20,7 @@ import kopf
 from ebbtide.cluster.client import Client, Limits, Login
 from ebbtide.cluster.coordinator_client import CoordinatorClient
 from ebbtide.cluster.errors import ClusterError
+from ebbtide.cluster.links import POLL_SECONDS
 from ebbtide.cluster.live import LiveCluster, Scope
 from ebbtide.controller import clock
 from ebbtide.controller.framework import Framework
@@ -27,6 +28,7 @@ from ebbtide.controller.handlers import make_settings, register
 from ebbtide.controller.kopf_login import log_in
 from ebbtide.controller.lease import Lease, lead
 from ebbtide.controller.metrics import Metrics
+from ebbtide.controller.probes import find_silent, find_unread
 from ebbtide.controller.reconcile import Reconciler
 from ebbtide.controller.server import Server
 from ebbtide.controller.settings import Configuration
@@ -37,7 +39,6 @@ from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus
 from ebbtide.manifests.options import Options
 
-WATCH_LIMIT: Final = 150.0  # a watch that heard nothing for so long makes us unhealthy
 RESYNC_SECONDS: Final = 300.0
 _START_RETRY: Final = 2.0
 _STOP_SECONDS: Final = 2.0
@@ -109,9 +110,14 @@ class App:
         return 1 if self._failed else 0
 
     def _make_cluster(self, client: Client) -> LiveCluster:
+        progress = self._configuration.settings.progress_interval
         return LiveCluster(
             client,
-            scope=Scope(namespaces=self._configuration.namespaces, pools=self._configuration.pools),
+            scope=Scope(
+                namespaces=self._configuration.namespaces,
+                pools=self._configuration.pools,
+                poll_seconds=min(POLL_SECONDS, max(0.5, progress.total_seconds())),
+            ),
             options=Options(coordinator_image=self._configuration.coordinator_image),
             dial=CoordinatorClient,
             clock=clock.now,
@@ -119,23 +125,12 @@ class App:
         )
 
     def _serve(self, cluster: LiveCluster) -> None:
-        def age() -> float:
-            return max(watch.age for watch in cluster.watches)
-
-        def check_health() -> str:
-            silent = [watch.path for watch in cluster.watches if watch.age > WATCH_LIMIT]
-            return f"no news for {WATCH_LIMIT:.0f} s from {', '.join(silent)}" if silent else ""
-
-        def check_ready() -> str:
-            unread = [watch.path for watch in cluster.watches if not watch.synced.is_set()]
-            return f"not listed yet: {', '.join(unread)}" if unread else ""
-
         def refresh() -> None:
             self.metrics.queue_depth.set(len(self._queue))
-            self.metrics.watch_age.set(age())
+            self.metrics.watch_age.set(max(watch.age for watch in cluster.watches))
 
-        self.health.probe("/healthz", check_health)
-        self.health.probe("/readyz", check_ready)
+        self.health.probe("/healthz", lambda: find_silent(cluster.watches))
+        self.health.probe("/readyz", lambda: find_unread(cluster.watches))
         self.exporter.metrics(self.metrics.registry, refresh)
 
     async def _wait_to_lead(self, client: Client, cluster: LiveCluster) -> None:
@@ -199,7 +194,7 @@ class App:
         try:
             await cluster.prime()
         except ClusterError as error:
-            logger.warning("jobs and pools cannot be listed: %s", error)
+            logger.warning("jobs and pools cannot be listed (are the CRDs there?): %s", error)
             return False
         return True
 
