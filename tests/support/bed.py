@@ -85,7 +85,6 @@ def make_digits_job(
     pod = job["spec"]["template"]["spec"]
     pod["volumes"][0]["persistentVolumeClaim"]["claimName"] = f"{name}-checkpoints"
     trainer = pod["containers"][0]
-    trainer["workingDir"] = str(ROOT / "examples/digits")
     trainer["command"] = ["python", "train.py", "--pause", str(pause), *options]
     trainer["resources"]["requests"] = {"cpu": "100m"}
     trainer.update(container or {})

@@ -52,6 +52,7 @@ class Stage:
         self.work: WorkSpec | None = None
         self.at_step = 0
         self.finished = False
+        self.reforming = False  # the members hold still between two generations
         self.warned: set[str] = set()
         self.gone = False  # the job object was deleted
         self.actions: list[Action] = []
@@ -238,7 +239,8 @@ class Stage:
             if pod.index < desired:
                 by_index[pod.index] = pod
         members = tuple(pod.name for _, pod in sorted(by_index.items()))
-        training = len(members) >= self.job.min_replicas or self.finished
+        enough = len(members) >= self.job.min_replicas
+        training = (enough and not self.reforming) or self.finished
         return Report(
             attempt=max(p.attempt for p in seats),
             version=self.num_passes,
@@ -254,7 +256,7 @@ class Stage:
                     worker=pod.name,
                     index=pod.index,
                     attempt=pod.attempt,
-                    state="member" if pod.name in members and training else "spare",
+                    state="member" if pod.name in members and enough else "spare",
                     warned=pod.name in self.warned,
                 )
                 for pod in running

@@ -9,7 +9,8 @@ import pytest
 
 from support.bed import FACTOR, Bed, OpenBed, on_demand_pool, spot_pool
 from world.cloud.pool import Pool, Provider
-from world.installation import Installation
+from world.installation import CONTENTS, Installation
+from world.kubelet import Images
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +31,9 @@ async def open_bed(open_world: OpenWorld) -> AsyncIterator[OpenBed]:
                 on_demand_pool("on-demand", provider=provider),
             )
             chosen = pools or (spot, on_demand)
-            world = await open_world(chosen, **{"factor": FACTOR, **options})
+            images = Images(contents=CONTENTS)
+            usual = {"factor": FACTOR, "images": images}
+            world = await open_world(chosen, **{**usual, **options})
             installation = await stack.enter_async_context(Installation(world))
             bed = Bed(world, installation)
             await stack.enter_async_context(bed.stack)

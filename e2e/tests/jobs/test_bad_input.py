@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from world.installation import CONTENTS
 from world.kubelet import Images
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def test_no_capacity_is_told_and_is_not_a_failure(open_bed: OpenBed) -> No
 async def test_b061_an_image_that_cannot_be_pulled_stalls_the_job_and_frees_its_nodes(
     open_bed: OpenBed,
 ) -> None:
-    bed = await open_bed(images=Images(unpullable={"*/nothing:*"}))
+    bed = await open_bed(images=Images(unpullable={"*/nothing:*"}, contents=CONTENTS))
     job = await bed.train(container={"image": "registry.example/nothing:1"})
     await job.until_true("Stalled")
 

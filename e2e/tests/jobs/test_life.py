@@ -225,7 +225,7 @@ async def _kill_pod(bed: Bed, name: str) -> None:
     found = await bed.world.api.request("GET", f"{bed.world.path('pods')}/{name}")
     machine = bed.world.node(found["spec"]["nodeName"])
     assert machine.kubelet is not None
-    machine.kubelet.kill_pod(found["metadata"]["uid"])
+    machine.kubelet.crash_pod(found["metadata"]["uid"])
 
 
 async def _created(bed: Bed) -> list[str]:

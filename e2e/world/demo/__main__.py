@@ -24,7 +24,8 @@ from world.build import BuildError
 from world.cloud.pool import Market, Pool, Provider
 from world.demo.findings import Findings, Loss, fill_in
 from world.demo.screen import Screen
-from world.installation import ROOT, Installation
+from world.installation import CONTENTS, ROOT, Installation
+from world.kubelet import Images
 from world.kubelet.clock import utc_now
 from world.network import NetworkError
 from world.recoveries import ask_coordinator
@@ -84,7 +85,8 @@ async def _demonstrate(session: Session) -> Findings:
     began = utc_now()
     with Screen() as screen:
         screen.say(f"control plane ready; from another terminal: {_hint(session)}")
-        async with World(session, pools=_pools(), factor=FACTOR) as world:
+        images = Images(contents=CONTENTS)
+        async with World(session, pools=_pools(), factor=FACTOR, images=images) as world:
             world.cloud.journal.listeners.append(_teller(screen))
             async with Installation(world, settings=SETTINGS) as installation:
                 screen.say("operator started; kinds TrainingJob and CapacityPool installed")

@@ -230,6 +230,11 @@ class Container:
             sandbox.Mount(source=self._around.hosts, target="/etc/hosts"),
             sandbox.Mount(source=self._termination_log, target=self._termination_path),
         ]
+        content = self._around.store.folders(self.record.image)
+        ours += [
+            sandbox.Mount(source=source, target=target, read_only=True)
+            for target, source in content.items()
+        ]
         taken = {mount.target for mount in mounts}
         box = sandbox.Sandbox(
             folder=stage,

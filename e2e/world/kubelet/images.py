@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from world.kubelet.errors import PullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 
 def _at_once(image: str) -> float:
@@ -26,6 +27,16 @@ class Images:
     unpullable: set[str] = field(default_factory=set)
     """Patterns, as fnmatch knows them, of images that no registry gives out."""
     pull_seconds: Callable[[str], float] = _at_once
+    contents: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    """What images hold besides the machine's own programs: pattern, then folder in it, to ours."""
+
+    def folders(self, image: str) -> dict[str, Path]:
+        """Return what an image holds, by folder in it."""
+        found: dict[str, Path] = {}
+        for pattern, folders in self.contents.items():
+            if fnmatch.fnmatchcase(image, pattern):
+                found.update(folders)
+        return found
 
     def refuses(self, image: str) -> bool:
         """Tell whether an image cannot be pulled."""
@@ -40,6 +51,10 @@ class ImageStore:
         self._images = images
         self._present: set[str] = set()
         self._pulling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def folders(self, image: str) -> dict[str, Path]:
+        """Return what an image holds, by folder in it."""
+        return self._images.folders(image)
 
     async def pull(self, image: str, *, policy: str) -> None:
         """Have the image on this node, or raise PullError."""

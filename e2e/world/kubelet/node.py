@@ -144,6 +144,10 @@ class Kubelet:
             worker.kill()
         self._off.set()
 
+    def crash_pod(self, uid: str) -> None:
+        """Kill a pod's processes without a word; the node lives on and tells what it sees."""
+        self._workers[uid].crash()
+
     def partition(self) -> None:
         """Lose the control plane; the processes of the pods live on."""
         self._link.online.clear()

@@ -134,6 +134,11 @@ class PodWorker:
         if self._task is not None:
             self._task.cancel()
 
+    def crash(self) -> None:
+        """Lose every process, as when the kernel is short of memory; the node goes on."""
+        for container in self._containers:
+            container.kill()
+
     async def closed(self) -> None:
         """Wait until nothing of the pod is left on this machine."""
         if self._task is not None:

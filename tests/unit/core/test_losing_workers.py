@@ -177,3 +177,26 @@ def test_b015_a_zombie_on_a_vanished_node_is_forced_away() -> None:
 
     forced = [a.name for a in decision.actions if isinstance(a, DeletePod) and a.force]
     assert forced == [pod.name]
+
+
+def test_running_does_not_flap_while_enough_members_re_form() -> None:
+    stage = on_stage()
+    stage.reforming = True
+
+    stage.settle()
+
+    assert stage.status.is_true(reasons.RUNNING)
+    assert stage.status.display.ready == "3/3"
+
+
+def test_running_is_false_while_too_few_members_hold_on() -> None:
+    stage = on_stage()
+    stage.reforming = True
+    stage.full |= {"spot", "on-demand"}
+    for index in (1, 2):
+        stage.lose_node(f"node-of-digits-worker-{index}-1")
+
+    stage.settle()
+
+    assert not stage.status.is_true(reasons.RUNNING)
+    assert stage.status.state == "Recovering"

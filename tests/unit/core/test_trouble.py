@@ -42,7 +42,7 @@ def test_b018_a_worker_without_capacity_moves_on_and_the_others_train() -> None:
     stage.job = replace(stage.job, min_replicas=1)
     stage.settle()
     assert stage.status.is_true(reasons.RUNNING)
-    assert reason(stage, reasons.DEGRADED) == "NoCapacity"
+    assert reason(stage, reasons.DEGRADED) == "BelowTarget"
     restarted = stage.pods["digits-worker-0-1"]
 
     stage.wait(301)
@@ -52,6 +52,18 @@ def test_b018_a_worker_without_capacity_moves_on_and_the_others_train() -> None:
     assert stage.status.display.ready == "3/3"
     assert "FellBackToOnDemand" in [event.reason for event in stage.events]
     assert stage.status.counters.restarts == 0
+
+
+def test_a_wait_is_called_a_lack_of_capacity_only_when_it_is_long() -> None:
+    stage = Stage(make_job(), SPOT, ON_DEMAND)
+    stage.full |= {"spot", "on-demand"}
+    stage.settle()
+    assert reason(stage, reasons.RUNNING) == "Starting"
+
+    stage.wait(301)
+
+    assert reason(stage, reasons.RUNNING) == "NoCapacity"
+    assert [e.reason for e in stage.events].count("NoCapacity") == 1
 
 
 def test_a_pending_pod_stays_when_there_is_nowhere_else_to_go() -> None:

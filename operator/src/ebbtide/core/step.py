@@ -31,7 +31,7 @@ from ebbtide.core.lifecycle.ending import (
 from ebbtide.core.lifecycle.judging import Work
 from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
-from ebbtide.core.lifecycle.progress import count_roles
+from ebbtide.core.lifecycle.progress import count_roles, members_now
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
 from ebbtide.core.lifecycle.workers import Crew, live_pods, pull_trouble, staff
 from ebbtide.core.planner.fixed_size import FixedSize, fix_size
@@ -140,6 +140,7 @@ def _run(this: Pass) -> Outcome:
     events: list[Event] = []
     timers = [pull_wait] if pull_wait is not None else []
     waits: list[str] = []
+    starved = False
     backing_off: list[str] = []
     coordinator_lost = ""
     if pull:
@@ -152,6 +153,7 @@ def _run(this: Pass) -> Outcome:
         actions += [*chair.actions, *staffing.creates]
         events += staffing.events
         waits, backing_off = staffing.waits, staffing.backing_off
+        starved = staffing.starved
         timers += [*staffing.timers, *([chair.timer] if chair.timer else [])]
         lost = chair.current is None and chair.attempts.ended is not None
         coordinator_lost = _coordinator_trouble(this, lost=lost)
@@ -159,15 +161,18 @@ def _run(this: Pass) -> Outcome:
     actions += _mark_boots(this)
     live = live_pods(crew, attempts)
     training = this.report is not None and this.report.training
+    was_training = this.before.is_true(reasons.RUNNING)
     found = Findings(
         desired=placement.desired,
         plan=_describe(job, placement),
         no_plan=no_plan,
         stalled=stalled,
         waits=waits,
+        starved=starved,
         backing_off=backing_off,
         coordinator_lost=coordinator_lost,
-        members=len(this.report.members) if this.report and training else 0,
+        members=len(members_now(this.report)),
+        training=training or was_training,
         missing=find_missing(crew, attempts, live, desired=placement.desired),
     )
     if observed.rejected or observed.foreign:

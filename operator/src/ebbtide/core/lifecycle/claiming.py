@@ -20,6 +20,8 @@ class Findings:
     no_plan: str = ""  # why they can go nowhere
     stalled: tuple[str, str] | None = None  # reason and message
     waits: Sequence[str] = ()  # workers without a node
+    starved: bool = False  # ... for so long that it is a lack of capacity
+    training: bool = False  # the members train, or did until they began to re-form
     backing_off: Sequence[str] = ()
     coordinator_lost: str = ""
     members: int = 0
@@ -122,12 +124,9 @@ def find_missing(
 def _claim_running(job: Job, found: Findings) -> Claim:  # noqa: PLR0911 -- one return for each rule, the first that matches
     if found.finished:
         return no(reasons.FINISHED, "the work is done")
-    enough = found.members >= job.min_replicas
+    enough = found.training and found.members >= job.min_replicas
     if enough and not found.coordinator_lost:
-        short = found.members < found.desired
-        waits = short and found.waits
-        reason = reasons.NO_CAPACITY if waits else reasons.TRAINING
-        return yes(reason, f"{found.members} of {found.desired} workers train")
+        return yes(reasons.TRAINING, f"{found.members} of {found.desired} workers train")
     if found.stalled is not None and found.stalled[0] == reasons.IMAGE_PULL_FAILED:
         return no(*found.stalled)
     if found.coordinator_lost:
@@ -135,7 +134,8 @@ def _claim_running(job: Job, found: Findings) -> Claim:  # noqa: PLR0911 -- one 
     need = f"{found.members} of at least {job.min_replicas} workers train"
     if found.waits or found.no_plan:
         why = "; ".join((*found.waits, *([found.no_plan] if found.no_plan else [])))
-        return no(reasons.NO_CAPACITY, f"{need}: {why}")
+        starved = found.starved or found.no_plan
+        return no(reasons.NO_CAPACITY if starved else reasons.STARTING, f"{need}: {why}")
     if found.backing_off:
         return no(reasons.BACKING_OFF, f"{need}: {'; '.join(found.backing_off)}")
     return no(reasons.STARTING, need)
@@ -148,7 +148,8 @@ def _claim_degraded(found: Findings, running: Claim) -> Claim:
         return no(reasons.FULL_SIZE)
     text = f"{found.members} of {found.desired} workers train"
     if found.waits:
-        return yes(reasons.NO_CAPACITY, f"{text}: {'; '.join(found.waits)}")
+        reason = reasons.NO_CAPACITY if found.starved else reasons.BELOW_TARGET
+        return yes(reason, f"{text}: {'; '.join(found.waits)}")
     return yes(reasons.BELOW_TARGET, text)
 
 

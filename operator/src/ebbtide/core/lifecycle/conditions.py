@@ -76,7 +76,9 @@ def update(
 def derive_state(status: JobStatus, *, suspend: bool, has_pods: bool) -> str:
     """Return the text of the State column: the first that holds. Nobody decides by it."""
     replacing = status.is_true(reasons.REPLACING)
-    running = status.is_true(reasons.RUNNING)
+    told = status.condition(reasons.RUNNING)
+    finishing = told is not None and told.reason == reasons.FINISHED
+    running = status.is_true(reasons.RUNNING) or finishing
     rules = (
         ("Failed", status.is_true(reasons.FAILED)),
         ("Complete", status.is_true(reasons.COMPLETE)),

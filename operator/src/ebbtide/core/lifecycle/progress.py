@@ -33,6 +33,19 @@ def read_progress(before: Progress, report: Report | None, *, steps: int) -> Pro
     )
 
 
+def members_now(report: Report | None) -> frozenset[str]:
+    """
+    Return the workers that train, or hold their state for the next generation.
+
+    While members re-form, for milliseconds or until a replacement is there, the survivors count.
+    """
+    if report is None:
+        return frozenset()
+    if report.training:
+        return frozenset(report.members)
+    return frozenset(worker.worker for worker in report.workers if worker.state == "member")
+
+
 def count_lost_steps(before: JobStatus, report: Report | None) -> int:
     """Return the steps that the newest start from a checkpoint threw away, each start once."""
     if report is None or report.resumed_generation <= before.generation:
@@ -45,7 +58,7 @@ def count_replicas(
     pods: Iterable[Pod], report: Report | None, *, desired: int, pools: Mapping[str, Pool]
 ) -> Replicas:
     """Count workers by what they do."""
-    members = set(report.members) if report is not None and report.training else set()
+    members = members_now(report)
     present = [pod for pod in pods if pod.name in members]
     spot = sum(pod.pool in pools and pools[pod.pool].market is Market.SPOT for pod in present)
     spares = sum(w.state == "spare" for w in report.workers) if report is not None else 0
@@ -85,7 +98,7 @@ def show(
     pools: Mapping[str, Pool],
 ) -> Display:
     """Put the numbers into the texts of the printer columns."""
-    members = set(report.members) if report is not None and report.training else set()
+    members = members_now(report)
     types: Counter[str] = Counter()
     for pod in pods:
         if pod.name in members and pod.gpus and pod.pool in pools:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from ebbtide.core.lifecycle.ledger import is_live
+from ebbtide.core.lifecycle.progress import members_now
 from ebbtide.core.lifecycle.signs import Outlook, Sign
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, Event
@@ -59,7 +60,7 @@ class Crew:
 
     def is_member(self, pod: Pod) -> bool:
         """Tell whether a pod is a member of the newest generation."""
-        return self.report is not None and pod.name in self.report.members
+        return pod.name in members_now(self.report)
 
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
@@ -83,6 +84,7 @@ class Staffing:
     creates: list[CreatePod] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)  # why somebody is not running, in words
+    starved: bool = False  # somebody has waited long enough to call it a lack of capacity
     backing_off: list[str] = field(default_factory=list)
     timers: list[timedelta] = field(default_factory=list)
 
@@ -165,6 +167,7 @@ def _replace(
     pool = placement.place(index, load=out.load, tried=entry.tried)
     if pool is None:
         out.waits.append(f"worker {index}: {placement.explain(index)}")
+        out.starved = True
         return
     _create(index, pool, crew=crew, out=out)
     if live or entry.lost:
@@ -181,10 +184,11 @@ def _move_on(pod: Pod, *, crew: Crew, placement: Placement, out: Staffing) -> No
         f"worker {pod.index} waits for a node in pool {pod.pool} since {since:%H:%M:%S}"
         + (f": {pod.unschedulable_message}" if pod.unschedulable_message else "")
     )
+    entry = out.attempts[pod.index_key]
+    out.starved = out.starved or wait <= timedelta(0) or bool(entry.tried)
     if wait > timedelta(0):
         out.timers.append(wait)
         return
-    entry = out.attempts[pod.index_key]
     tried = (*entry.tried, pod.pool)
     pool = placement.place(pod.index, load=out.load, tried=tried)
     if pool is None or pool.name == pod.pool:
