@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ebbtide.runtime.batches import Batch, MapStyle, Shard
 from ebbtide.runtime.errors import UsageError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
+
+_MARK: Final = "_wrapped_by_lr_sched"  # what a scheduler leaves at an optimizer's step
 
 Model = TypeVar("Model", bound="nn.Module")
 Optim = TypeVar("Optim", bound="Optimizer")
@@ -152,8 +154,10 @@ class Job:
             return run() if self._loop is None else self._loop.attempt.apply(run)
 
         # A scheduler that was made before looks for this mark, and warns when it is gone.
-        step._wrapped_by_lr_sched = hasattr(inner, "_wrapped_by_lr_sched")  # type: ignore[attr-defined]  # noqa: SLF001
-        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+        if hasattr(inner, _MARK):
+            setattr(step, _MARK, True)
+        wrapped: Any = optimizer
+        wrapped.step = MethodType(step, optimizer)
 
     def _divert_scheduler(self, scheduler: Any) -> None:
         """Let `scheduler.step` run through the loop's current try."""

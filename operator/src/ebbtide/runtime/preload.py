@@ -20,10 +20,13 @@ MODULES: Final = (
     "ebbtide.runtime.joining",
 )
 ENV_THREADS: Final = "OMP_NUM_THREADS"
+ENV_TORCH_LOG: Final = "TORCH_CPP_LOG_LEVEL"
 
 
 def preload(modules: Iterable[str] = MODULES) -> None:
     """Import the modules with a single thread."""
+    # A lost member is no news worth a C++ stack; read while torch is loaded.
+    os.environ.setdefault(ENV_TORCH_LOG, "ERROR")
     chosen = os.environ.get(ENV_THREADS)
     os.environ[ENV_THREADS] = "1"  # OpenMP reads it while torch is loaded: no pool before the fork
     for module in modules:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,14 @@ DESCRIPTORS: Final = Path("/proc/self/fd")
 UNANSWERED_MILLISECONDS: Final = 4000
 _PROBE_SECONDS: Final = 1
 _PROBES: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spared:
+    """Connections that are not the group's: to this port, or taken at that one."""
+
+    far: int
+    near: int
 
 
 def list_sockets() -> dict[str, int]:
@@ -37,12 +46,12 @@ def list_sockets() -> dict[str, int]:
 
 
 def hold_new(
-    before: Mapping[str, int], *, addresses: Collection[str], spare: int
+    before: Mapping[str, int], *, addresses: Collection[str], spared: Spared
 ) -> list[socket.socket]:
     """
     Return duplicates of the connections made since `before` to or at one of these addresses.
 
-    `spare` is the port of connections that must be left alone: the coordinator's.
+    `spared` names those that must be left alone.
     """
     held: list[socket.socket] = []
     for inode, descriptor in list_sockets().items():
@@ -51,7 +60,7 @@ def hold_new(
         duplicate = _duplicate(inode, descriptor)
         if duplicate is None:
             continue
-        if _is_between(duplicate, addresses, spare):
+        if _is_between(duplicate, addresses, spared):
             held.append(duplicate)
         else:
             duplicate.close()
@@ -89,14 +98,16 @@ def _duplicate(inode: str, descriptor: int) -> socket.socket | None:
     return None
 
 
-def _is_between(connection: socket.socket, addresses: Collection[str], spare: int) -> bool:
+def _is_between(connection: socket.socket, addresses: Collection[str], spared: Spared) -> bool:
     if connection.type != socket.SOCK_STREAM:
         return False
     try:
         near, far = _end(connection.getsockname()), _end(connection.getpeername())
     except OSError:
         return False  # listening, or already gone
-    return far[1] != spare and (near[0] in addresses or far[0] in addresses)
+    if far[1] == spared.far or near[1] == spared.near:
+        return False
+    return near[0] in addresses or far[0] in addresses
 
 
 def _end(name: object) -> tuple[str, int]:

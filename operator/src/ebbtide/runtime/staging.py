@@ -160,6 +160,7 @@ class Saver:
         seconds = time.monotonic() - began
         self._seconds_per_byte = seconds / max(1, manifest.num_bytes)
         self.saved_step = save.step
+        say(f"checkpoint of step {save.step}: {manifest.num_bytes} bytes in {seconds:.3f} s")
         self._listener.committed(step=save.step, seconds=seconds, num_bytes=manifest.num_bytes)
         self._shelf.tidy(retain=save.retain)
         return True

@@ -14,8 +14,9 @@ from typing import Final
 from ebbtide.runtime import chance, sharding, synchronizing
 from ebbtide.runtime.attempt import Attempt
 from ebbtide.runtime.batches import Batch, Shard
+from ebbtide.runtime.building import Seat
 from ebbtide.runtime.checkpoint import Shelf
-from ebbtide.runtime.collective import Group, Seat
+from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place
 from ebbtide.runtime.errors import CheckpointError, CollectiveBroken, LeaveTraining
 from ebbtide.runtime.membership import Leave, Membership
