@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from support.bare_trainers import Trainers
     from world.api import Json
     from world.cloud.pool import Pool
     from world.world import World
@@ -62,6 +63,8 @@ class Fleet:
         """The workers' pods as they are now, by name."""
         self.made: dict[str, float] = {}
         """When each worker's pod was first seen, by name, in the event loop's time."""
+        self.trainers: Trainers | None = None
+        """Processes for the pods, where a job is to have members."""
         self.most_dead = 0
         """The largest number of failed pods that there ever were at a time."""
         self._news = asyncio.Condition()
@@ -84,6 +87,8 @@ class Fleet:
         for task in self._tasks:
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.trainers is not None:
+            await self.trainers.close()
         for name in list(self.nodes):
             await self.delete(name)
         for pool in self.pools:
@@ -102,6 +107,7 @@ class Fleet:
     async def delete(self, name: str) -> None:
         """Take a node away without a word: its object is gone, its pods still say Running."""
         self.nodes.pop(name, None)
+        self._power_off(name)
         with contextlib.suppress(ApiError):
             await self.world.api.request("DELETE", f"{registration.NODES}/{name}")
 
@@ -118,6 +124,7 @@ class Fleet:
     async def silence(self, name: str) -> None:
         """Stop a machine and leave its Node: the Lease ends, and Ready becomes Unknown."""
         self.nodes[name].beats = False
+        self._power_off(name)
         unknown = condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting")
         await self._write(name, {"conditions": [unknown]})
 
@@ -238,10 +245,32 @@ class Fleet:
             return
         with contextlib.suppress(ApiError):  # gone, or changed, in this very moment
             if "deletionTimestamp" in pod["metadata"] and name not in node.holds:
+                await self._stop(name)
                 await self._confirm(pod)
             elif pod["status"].get("phase") == "Pending" and "startTime" not in pod["status"]:
-                status = node.behaviour(pod)
-                await self.set_pod(name, {"startTime": _now(), **status})
+                await self._start(pod, node)
+            elif pod["spec"].get("activeDeadlineSeconds") and is_running(pod):
+                await self._stop(name)
+                await self.set_pod(name, {"phase": "Failed", "reason": "DeadlineExceeded"})
+
+    async def _start(self, pod: Json, node: BareNode) -> None:
+        name, status = pod["metadata"]["name"], node.behaviour(pod)
+        await self.set_pod(name, {"startTime": _now(), **status})
+        if self.trainers is None or status["phase"] != "Running":
+            return
+        await self.trainers.start(pod)
+        end = await self.trainers.end(pod)
+        if end is not None and name in self.pods and node.name in self.nodes and node.beats:
+            await self.set_pod(name, end)
+
+    async def _stop(self, name: str) -> None:
+        if self.trainers is not None:
+            await self.trainers.stop(name)
+
+    def _power_off(self, node: str) -> None:
+        for name, pod in self.pods.items():
+            if self.trainers is not None and pod["spec"].get("nodeName") == node:
+                self.trainers.kill(name)
 
     async def release(self, name: str) -> None:
         """Confirm a deletion that was held."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from support.bare_trainers import Trainers
 from support.bed import make_digits_job
 from world.training import Training
 
@@ -31,6 +32,11 @@ class BareBed:
         self.fleet = fleet
         self.proxy = proxy
         self.stack = contextlib.AsyncExitStack()
+
+    def train(self, **options: Any) -> Trainers:
+        """Let what runs from now on count steps with its coordinator."""
+        self.fleet.trainers = Trainers(self.world, folder=self.world.root, **options)
+        return self.fleet.trainers
 
     async def submit(
         self, workers: int, *, minimum: int | None = None, init: bool = False, **spec: Any
@@ -72,9 +78,9 @@ class OpenBareBed(Protocol):
         """Take pools other than the usual one, and what differs in the operator's settings."""
 
 
-def name_of(index: int, attempt: int = 1) -> str:
+def name_of(index: int, attempt: int = 1, *, job: str = "digits") -> str:
     """Return the name of a worker's pod."""
-    return f"digits-worker-{index}-{attempt}"
+    return f"{job}-worker-{index}-{attempt}"
 
 
 def is_marked(pod: Json) -> bool:

@@ -1,14 +1,15 @@
-"""Statuses of pods as kubelets, the scheduler and the taint manager write them. Pure but for now."""
+"""Statuses of pods as kubelets and the taint manager write them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from world.kubelet import clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from world.api import Json
 
 Behaviour: TypeAlias = "Callable[[Json], Json]"

@@ -31,9 +31,7 @@ async def open_bed(open_world: OpenWorld) -> AsyncIterator[OpenBareBed]:
             fleet = await stack.enter_async_context(Fleet(world, *(pools or [spot_pool("spot")])))
             proxy = await stack.enter_async_context(Proxy(world))
             kubeconfig = proxy.write_kubeconfig()
-            installation = Installation(
-                world, settings={**FAST, **settings}, kubeconfig=kubeconfig
-            )
+            installation = Installation(world, settings={**FAST, **settings}, kubeconfig=kubeconfig)
             await stack.enter_async_context(installation)
             bed = BareBed(world, installation=installation, fleet=fleet, proxy=proxy)
             await stack.enter_async_context(bed.stack)

@@ -126,19 +126,26 @@ async def test_b004_nodes_lost_under_init_containers_never_fail_a_job(bed: BareB
         node.behaviour = starting
     job = await bed.submit(1, init=True, backoffLimit=0)
     for attempt in (1, 2, 3):
-        name = name_of(0, attempt)
-        await bed.fleet.until(
-            lambda pods, name=name: "initContainerStatuses" in pods.get(name, {}).get("status", {}),
-            what=f"{name} in its init container",
-        )
+        await _until_initializing(bed, name_of(0, attempt))
         [fresh] = await bed.fleet.add("spot")
         fresh.behaviour = starting
-        await bed.fleet.delete(bed.fleet.node_of(name).name)
-        await job.until(lambda job, n=attempt: job.counter("revocations") == n, what="counted")
+        await bed.fleet.delete(bed.fleet.node_of(name_of(0, attempt)).name)
+        await _until_revoked(job, attempt)
     await bed.fleet.until(lambda pods: name_of(0, 4) in pods, what="a fourth try")
 
     assert count_verdicts(job) == (3, 0, 0)
     assert job.condition("Failed")["status"] == "False"
+
+
+async def _until_initializing(bed: BareBed, name: str) -> None:
+    await bed.fleet.until(
+        lambda pods: name in pods and "initContainerStatuses" in pods[name]["status"],
+        what=f"{name} in its init container",
+    )
+
+
+async def _until_revoked(job: Training, times: int) -> None:
+    await job.until(lambda job: job.counter("revocations") == times, what="counted")
 
 
 async def test_b004_an_init_container_that_always_exits_1_fails_the_job_and_says_why(

@@ -48,7 +48,7 @@ async def test_b010_a_worker_deleted_while_the_operator_is_away_comes_back_withi
     await bed.fleet.delete_pod(name_of(1))
     await bed.fleet.until(lambda pods: name_of(1) not in pods, what="gone")
     bed.installation.start_operator()
-    await bed.fleet.until_running(name_of(1, 2), within=10.0)
+    await bed.fleet.until_running(name_of(1, 2), within=20.0)  # start of the process included
 
     assert list(bed.fleet.made) == [name_of(0), name_of(1), name_of(1, 2)]
 
@@ -173,10 +173,10 @@ async def test_b018_a_worker_that_finds_no_node_moves_on_and_leaves_the_others_a
     before = {name: pod["metadata"]["uid"] for name, pod in bed.fleet.pods.items()}
     told = f"worker {index} waits for a node in pool spot"
     await job.until(lambda job: told in job.condition("Running").get("message", ""), what="told")
-    assert job.condition("Running")["reason"] == "NoCapacity"
     await bed.fleet.until(lambda pods: name_of(index, 2) in pods, what="planned again")
     await bed.fleet.until(lambda pods: waiting not in pods, what="withdrawn")
     await bed.until_event(f"worker {index} found no node in pool spot", "it tries pool on-demand")
+    await job.until(lambda job: job.condition("Running")["reason"] == "NoCapacity", what="told")
     await bed.fleet.add("on-demand")
     await bed.fleet.until_running(name_of(index, 2))
 

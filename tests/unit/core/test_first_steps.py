@@ -40,6 +40,33 @@ def test_a_smaller_job_retires_its_highest_indexes() -> None:
     assert stage.status.display.ready == "2/2"
 
 
+def test_b034_a_job_follows_its_bounds_up_and_down_without_touching_who_stays() -> None:
+    stage = Stage(make_job(min_replicas=3, max_replicas=3), SPOT, ON_DEMAND)
+    stage.settle()
+    for size in (6, 4, 3):
+        stage.job = replace(stage.job, max_replicas=size, generation=stage.job.generation + 1)
+        stage.settle()
+
+        assert workers(stage) == [f"digits-worker-{index}-1" for index in range(size)]
+        assert stage.work is not None
+        assert (stage.work.min_replicas, stage.work.desired) == (3, size)
+    assert stage.status.counters.restarts == 0
+
+
+def test_b034_a_worker_that_has_not_started_at_the_end_is_withdrawn() -> None:
+    stage = on_stage(max_replicas=4)
+    stage.full.add("spot")
+    stage.job = replace(stage.job, max_replicas=5, generation=2)
+    stage.settle()
+    assert "digits-worker-4-1" in stage.pods
+
+    stage.finish()
+    stage.settle()
+
+    assert stage.status.is_true(reasons.COMPLETE)
+    assert "digits-worker-4-1" not in stage.pods
+
+
 def test_progress_alone_is_written_at_most_every_interval() -> None:
     stage = on_stage()
     stage.wait(20)
