@@ -52,6 +52,7 @@ class Stage:
         self.work: WorkSpec | None = None
         self.at_step = 0
         self.finished = False
+        self.departed: tuple[Pod, ...] = ()  # seen before they vanished
         self.reforming = False  # the members hold still between two generations
         self.warned: set[str] = set()
         self.gone = False  # the job object was deleted
@@ -149,6 +150,7 @@ class Stage:
             job=self.job,
             status=self.status,
             pods=tuple(self.pods.values()),
+            departed=self.departed,
             nodes=dict(self.nodes),
             pools=self.pools,
             node_gpus={p.node: p.gpus for p in self.pods.values() if p.node and not p.ended},

@@ -160,3 +160,25 @@ async def test_pools_of_the_configuration_file_need_no_right_to_read_pools() -> 
     assert [pool.name for pool in observed.pools] == ["ours"]
     assert api.count("read", "capacitypools") == 0
     assert all("namespaces/team" in path for _, path in api.requests if "nodes" not in path)
+
+
+async def test_an_end_is_remembered_beyond_its_object_until_it_is_counted() -> None:
+    api = with_job()
+    path = put_pod(api, 1)
+    async with running(api) as bench:
+        api.change(path, status={"phase": "Failed", "reason": "Evicted"})
+        api.remove(path)
+        await bench.settle()
+        observed = await bench.cluster.observe(KEY)
+        assert observed is not None
+        assert observed.pods == ()
+        assert [(pod.name, pod.reason) for pod in observed.departed] == [
+            ("digits-worker-1-1", "Evicted")
+        ]
+
+        api.change(JOB, status={"attempts": {"worker-1": {"last": 1, "judged": 1}}})
+        await bench.cluster.prime()
+        observed = await bench.cluster.observe(KEY)
+
+    assert observed is not None
+    assert observed.departed == ()

@@ -57,8 +57,9 @@ def test_a_worker_that_fails_again_within_the_window_has_failed_twice() -> None:
     settings = Settings(failure_delay=timedelta(seconds=1), failure_window=timedelta(seconds=10))
     stage = Stage(make_job(backoff_limit=2), SPOT, ON_DEMAND, settings=settings)
     for attempt in (1, 2, 3):
-        until(stage, lambda s, a=attempt: f"digits-worker-1-{a}" in s.pods, limit=20)
-        stage.end_pod(f"digits-worker-1-{attempt}", 1)
+        name = f"digits-worker-1-{attempt}"
+        stage.wait(0 if name in stage.pods else 5)
+        stage.end_pod(name, 1)
         stage.settle()
 
     assert stage.status.counters.failures == 3

@@ -106,6 +106,14 @@ def test_exit_82_unasked_is_a_restart() -> None:
     assert verdict(failed(exit_code=82)) is Verdict.RESTART
 
 
+def test_an_end_that_follows_somebody_s_delete_is_a_restart() -> None:
+    assert verdict(failed(exit_code=143, deletion_requested=at(4))) is Verdict.RESTART
+
+
+def test_a_failure_that_somebody_deletes_afterwards_stays_one() -> None:
+    assert verdict(failed(exit_code=1, deletion_requested=at(6)), now=7) is Verdict.FAILURE
+
+
 def test_exit_82_on_a_warned_node_is_a_revocation() -> None:
     pod = failed(exit_code=82)
 

@@ -179,6 +179,24 @@ def test_b015_a_zombie_on_a_vanished_node_is_forced_away() -> None:
     assert forced == [pod.name]
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_an_evicted_pod_whose_object_is_gone_already_is_still_a_revocation(ended: bool) -> None:  # noqa: FBT001 -- a case
+    stage = on_stage()
+    node = "node-of-digits-worker-1-1"
+    stage.warn_node(node)
+    stage.settle()
+    if ended:
+        stage.end_pod("digits-worker-1-1", 82)
+    pod = replace(stage.pods["digits-worker-1-1"], disruption="EvictionByEvictionAPI")
+    stage.vanish_pod("digits-worker-1-1")
+    stage.departed = (pod,)
+
+    stage.settle()
+
+    assert stage.status.counters.revocations == 1
+    assert stage.status.counters.restarts == 0
+
+
 def test_running_does_not_flap_while_enough_members_re_form() -> None:
     stage = on_stage()
     stage.reforming = True

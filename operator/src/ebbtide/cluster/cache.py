@@ -21,6 +21,7 @@ Wake = Callable[[JobKey], None]
 PodKey = tuple[str, str]  # namespace, name
 _NOTHING: Final[Mapping[str, CachedPod]] = MappingProxyType({})
 _REMEMBERED_DELETES: Final = 20_000
+_REMEMBERED_ENDS: Final = 5_000
 
 
 class PodCache:
@@ -32,6 +33,7 @@ class PodCache:
         self._by_job: defaultdict[JobKey, dict[str, CachedPod]] = defaultdict(dict)
         self._by_node: defaultdict[str, Counter[JobKey]] = defaultdict(Counter)
         self._deleted: dict[str, float] = {}  # by UID, oldest first: up to which version
+        self._departed: dict[str, CachedPod] = {}  # by UID, oldest first
         self.pool_gpus: Counter[str] = Counter()
         self.node_gpus: Counter[str] = Counter()
 
@@ -41,6 +43,20 @@ class PodCache:
     def of_job(self, job: JobKey) -> Mapping[str, CachedPod]:
         """The pods with this job's name, by their own; a former job's among them."""
         return self._by_job.get(job, _NOTHING)
+
+    def departed(self, job: JobKey) -> tuple[CachedPod, ...]:
+        """
+        The last that was seen of a job's pods whose objects are gone.
+
+        An evicted pod may be gone within milliseconds of its end, and with it why it ended. What
+        nobody remembers (after a restart, say) has vanished.
+        """
+        return tuple(one for one in self._departed.values() if one.job == job)
+
+    def forget_departed(self, uids: Iterable[str]) -> None:
+        """Let go of ends that are counted."""
+        for uid in uids:
+            self._departed.pop(uid, None)
 
     def jobs_on(self, node: str) -> tuple[JobKey, ...]:
         """The jobs with pods on a node."""
@@ -63,9 +79,17 @@ class PodCache:
         if old is None or old.pod != found.pod:
             self._wake(found.job)
 
-    def drop(self, namespace: str, name: str, uid: str, *, version: float = math.inf) -> None:
+    def drop(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        version: float = math.inf,
+        last: CachedPod | None = None,
+    ) -> None:
         """
-        Take the end of a pod, from the watch or from the answer to our delete.
+        Take the end of a pod, from the watch (with its last state) or from the answer to a delete.
 
         What comes later of it, up to `version`, is old news. A pod that lost our label looks ended
         to the watch and may come back with a newer version.
@@ -74,6 +98,8 @@ class PodCache:
         while len(self._deleted) > _REMEMBERED_DELETES:
             del self._deleted[next(iter(self._deleted))]
         old = self._pods.get((namespace, name))
+        if last is not None or (old is not None and old.pod.uid == uid):
+            self._remember(uid, last or old)
         if old is not None and old.pod.uid == uid:
             self._unlink((namespace, name), old)
             self._wake(old.job)
@@ -88,6 +114,13 @@ class PodCache:
                 self._wake(old.job)
         for one in listed.values():
             self.put(one)
+
+    def _remember(self, uid: str, last: CachedPod | None) -> None:
+        if last is None:
+            return
+        self._departed[uid] = last
+        while len(self._departed) > _REMEMBERED_ENDS:
+            del self._departed[next(iter(self._departed))]
 
     def _link(self, key: PodKey, found: CachedPod) -> None:
         self._pods[key] = found

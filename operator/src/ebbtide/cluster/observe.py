@@ -14,6 +14,7 @@ from ebbtide.cluster.reading import CachedPod
 from ebbtide.cluster.records import JobRecords, PoolRecords
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.observed import Node, Observed, Pod, PodPhase, Role
+from ebbtide.core.values.status import JobStatus
 from ebbtide.wire.names import coordinator_service
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,6 +60,7 @@ class Observer:
             job=job,
             status=record.status,
             pods=own,
+            departed=self._departed(key, record.job.uid, record.status),
             nodes=self._read_nodes(own),
             pools=self._pools.pools(),
             pool_load=_less(self._pods.pool_gpus, own),
@@ -69,6 +71,14 @@ class Observer:
             service_attempt=children.service_attempt,
             foreign=_foreign(job, children),
         )
+
+    def _departed(self, key: JobKey, uid: str, status: JobStatus) -> tuple[Pod, ...]:
+        """Return what is known of pods that are gone and whose end is not counted yet."""
+        gone = [one.pod for one in self._pods.departed(key) if one.job_uid == uid]
+        judged = {index: entry.judged for index, entry in status.attempts.items()}
+        counted = {pod.uid for pod in gone if pod.attempt <= judged.get(pod.index_key, 0)}
+        self._pods.forget_departed(counted)
+        return tuple(pod for pod in gone if pod.uid not in counted)
 
     def _read_nodes(self, pods: Iterable[Pod]) -> Mapping[str, Node]:
         if self._nodes.readable:

@@ -34,7 +34,7 @@ class PodSink:
         pod = read_pod(shape)
         if kind == DELETED:
             meta = shape.metadata
-            self._cache.drop(meta.namespace, meta.name, meta.uid, version=meta.version)
+            self._cache.drop(meta.namespace, meta.name, meta.uid, version=meta.version, last=pod)
         elif pod is not None:
             self._cache.put(pod)
         return shape.metadata.resource_version

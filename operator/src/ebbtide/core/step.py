@@ -78,11 +78,12 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
     status, report = observed.status, observed.coordinator.report
     signs = {
         pod.name: read_sign(pod, observed.nodes.get(pod.node), now=now, settings=settings)
-        for pod in observed.pods
+        for pod in (*observed.pods, *observed.departed)
     }
     done = finish_began(status) is not None or (report is not None and report.finished)
     scene = Scene(
         pods=observed.pods,
+        departed=observed.departed,
         nodes=observed.nodes,
         signs=signs,
         generations={w.worker: w.generation for w in report.workers} if report else {},

@@ -93,6 +93,9 @@ def _blameless(pod: Pod) -> str:
         return f"{pod.reason}: {pod.message}"
     if pod.exit_code == EXIT_LEFT:
         return "it left unasked (exit 82)"
+    deleted = pod.deletion_requested
+    if deleted is not None and (pod.finished_at is None or pod.finished_at >= deleted):
+        return "somebody deleted it"
     return ""
 
 

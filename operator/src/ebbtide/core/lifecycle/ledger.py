@@ -48,6 +48,7 @@ class Scene:
     generations: Mapping[str, int]  # by pod name: the last one it was a member of
     generation: int  # of the job, where the coordinator does not know the pod
     work: Work
+    departed: tuple[Pod, ...] = ()  # seen before their objects went
 
 
 def is_retired(pod: Pod, attempts: Attempts) -> bool:
@@ -128,7 +129,7 @@ def _count_index(
     for attempt in range(entry.judged + 1, entry.last + 1):
         pod = pods.get(attempt)
         if attempt not in entry.retired:
-            judgement = _judge(pod, scene=scene, now=now)
+            judgement = _judge(key, attempt, pod, scene=scene, now=now)
             if judgement is None:
                 break
             counted.append(Counted(index_key=key, attempt=attempt, pod=pod, judgement=judgement))
@@ -138,11 +139,21 @@ def _count_index(
     return entry, counted
 
 
-def _judge(pod: Pod | None, *, scene: Scene, now: datetime) -> Judgement | None:
+def _judge(
+    key: str, attempt: int, pod: Pod | None, *, scene: Scene, now: datetime
+) -> Judgement | None:
+    vanished = Judgement(verdict=Verdict.RESTART, cause="the pod object vanished", at=now)
+    gone = pod is None
     if pod is None:
-        return Judgement(verdict=Verdict.RESTART, cause="the pod object vanished", at=now)
+        seen = (p for p in scene.departed if (p.index_key, p.attempt) == (key, attempt))
+        pod = next(seen, None)
+    if pod is None:
+        return vanished
     node, sign = scene.nodes.get(pod.node), scene.signs[pod.name]
-    return judge(pod, node, sign, work=scene.work, now=now)
+    if gone and not pod.ended and pod.disruption:  # it was evicted, and its end was not seen
+        pod = replace(pod, phase=PodPhase.FAILED)
+    judgement = judge(pod, node, sign, work=scene.work, now=now)
+    return vanished if gone and judgement is None else judgement
 
 
 def _remember(entry: Attempts, pod: Pod | None, judgement: Judgement) -> Attempts:

@@ -115,6 +115,8 @@ class Observed:
     job: Job | BrokenJob
     status: JobStatus
     pods: tuple[Pod, ...] = ()
+    departed: tuple[Pod, ...] = ()
+    """The last that was seen of pods whose objects are gone and whose ends are not counted."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
     pool_load: Mapping[str, int] = field(
