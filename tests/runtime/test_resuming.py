@@ -148,7 +148,7 @@ def test_killed_while_saving_a_complete_checkpoint_is_always_there(make_job: Mak
     job.start_coordinator()
     seen = -1
 
-    for attempt in range(1, 11):
+    for attempt in range(1, 4):
         worker = job.start_worker(0, attempt=attempt)
         await_a_save(job, worker, newer_than=seen)
         worker.kill()
