@@ -18,6 +18,11 @@ from ebbtide.runtime.errors import CollectiveBroken
 HOST = "127.0.3.{}"
 
 
+def count_descriptors() -> int:
+    """Return how many descriptors are open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 class Rank:
     """A rank with its group."""
 
@@ -76,8 +81,8 @@ def again_and_again(rank: Rank) -> None:
             rank.seen["break"] = max(rank.seen.get("break", 0.0), rank.time_break())
         rank.group.close()
         if generation == 4:
-            rank.seen["descriptors"] = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- a count
-    rank.seen["more"] = len(os.listdir("/proc/self/fd")) - rank.seen["descriptors"]  # noqa: PTH208 -- a count
+            rank.seen["descriptors"] = count_descriptors()
+    rank.seen["more"] = count_descriptors() - rank.seen["descriptors"]
 
 
 def late_order(rank: Rank) -> None:
