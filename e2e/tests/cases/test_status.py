@@ -113,7 +113,7 @@ async def test_b021_conditions_never_contradict_each_other_with_pod_news_late(
     await bed.fleet.add("spot", 4)
     bed.train()
     bed.proxy.pod_delay = 0.5
-    job = await bed.submit(3, steps=400)
+    job = await bed.submit(3, steps=250)
     await job.until_state("Running", timeout=30)
     await bed.fleet.delete(bed.fleet.node_of(name_of(0)).name)
     await job.until_state("Recovering")
