@@ -34,6 +34,7 @@ KINDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS: Final = "/apis/ebbtide.dev/v1alpha1/capacitypools"
 CONTENTS: Final = {"ghcr.io/ebbtide/*": {"/opt/ebbtide/examples": ROOT / "examples"}}
 """What our images hold, for the world's nodes."""
+COORDINATOR_IMAGE: Final = "ghcr.io/ebbtide/ebbtide:0.1.0"
 STOP_SECONDS: Final = 10.0
 NOT_FOUND: Final = 404
 LOG_TAIL: Final = 4_000
@@ -54,6 +55,78 @@ FAST: Final[Mapping[str, Any]] = {
 """The operator's delays for tests: the same rules, sooner."""
 
 
+class Operator:
+    """The operator as a process of ours: it can be killed at any moment and started again."""
+
+    def __init__(
+        self, kubeconfig: Path, folder: Path, *, settings: Mapping[str, Any] = FAST
+    ) -> None:
+        """Start nothing yet; `folder` takes its configuration and its log."""
+        self.log = folder / "operator.log"
+        self._config = folder / "operator.yaml"
+        self._kubeconfig = kubeconfig
+        self._settings = dict(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it goes when we go."""
+        self._config.write_text(
+            yaml.safe_dump({**self._settings, "coordinatorImage": COORDINATOR_IMAGE})
+        )
+        command = [
+            *die_with_parent(),
+            sys.executable,
+            "-m",
+            "ebbtide.controller",
+            f"--config={self._config}",
+            f"--kubeconfig={self._kubeconfig}",
+            "--listen=127.0.0.1",
+            "--health-port=0",
+            "--metrics-port=0",
+            "--no-lease",
+        ]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """End it as a lost node does: without a word."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it as Kubernetes does; it must obey."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            message = f"the operator did not stop within {STOP_SECONDS} s\n{self.tail()}"
+            raise TimeoutError(message) from None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def tail(self) -> str:
+        """Return the end of its log."""
+        return self.log.read_text(errors="replace")[-LOG_TAIL:] if self.log.exists() else ""
+
+
 class Installation:
     """Ebbtide in one world; an asynchronous context manager."""
 
@@ -63,13 +136,19 @@ class Installation:
         *,
         settings: Mapping[str, Any] = FAST,
         kubeconfig: Path | None = None,
+        operator: Operator | None = None,
     ) -> None:
-        """Install nothing yet; `kubeconfig` is the operator's where it is not the world's."""
+        """
+        Install nothing yet.
+
+        `operator` is one that runs already, for this world and others; without it, one of our own
+        is started, with `kubeconfig` where it is not the world's.
+        """
         self.world = world
-        self.kubeconfig = kubeconfig or world.kubeconfig
-        self.settings = dict(settings)
-        self.log = world.root / "operator.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._owned = operator is None
+        self.operator = operator or Operator(
+            kubeconfig or world.kubeconfig, world.root, settings=settings
+        )
 
     async def __aenter__(self) -> Self:
         """Install the kinds and the pools of the world, and start the operator."""
@@ -77,7 +156,8 @@ class Installation:
         for pool in self.world.cloud.pools.values():
             if pool.gpu is not None:
                 await self._apply(POOLS, pool.manifest(factor=self.world.cloud.pace.factor))
-        self.start_operator()
+        if not self.operator.is_running:
+            self.operator.start()
         return self
 
     async def __aexit__(
@@ -86,68 +166,12 @@ class Installation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop the operator and take the pools away; the kinds stay for the next world."""
-        await self.stop_operator()
+        """Stop our operator and take the pools away; the kinds stay for the next world."""
+        if self._owned:
+            await asyncio.to_thread(self.operator.stop)
         for pool in self.world.cloud.pools.values():
             with contextlib.suppress(ApiError):
                 await self.world.api.request("DELETE", f"{POOLS}/{pool.name}")
-
-    # ---------------------------------------------------------------- the operator
-
-    def start_operator(self) -> None:
-        """Start the operator as a process; it goes when we go."""
-        config = self.world.root / "operator.yaml"
-        content = {**self.settings, "coordinatorImage": "ebbtide"}
-        config.write_text(yaml.safe_dump(content))
-        command = [
-            *die_with_parent(),
-            sys.executable,
-            "-m",
-            "ebbtide.controller",
-            f"--config={config}",
-        ]
-        command += [f"--kubeconfig={self.kubeconfig}", "--listen=127.0.0.1"]
-        command += ["--health-port=0", "--metrics-port=0", "--no-lease"]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.world.root,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                start_new_session=True,
-            )
-
-    def kill_operator(self) -> None:
-        """End the operator as a lost node does: without a word."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    async def stop_operator(self) -> None:
-        """End the operator as Kubernetes does; it must obey."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.to_thread(process.wait, STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            message = f"the operator did not stop within {STOP_SECONDS} s\n{self.tail()}"
-            raise TimeoutError(message) from None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the operator's process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    def tail(self) -> str:
-        """Return the end of the operator's log."""
-        return self.log.read_text(errors="replace")[-LOG_TAIL:] if self.log.exists() else ""
 
     async def _apply(self, collection: str, body: dict[str, Any]) -> None:
         await apply(self.world, f"{collection}/{body['metadata']['name']}", body)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from world.api import Json
     from world.cloud.machine import Machine
+    from world.installation import Operator
     from world.world import World
 
 GROUP: Final = "apis/ebbtide.dev/v1alpha1"
@@ -33,8 +34,20 @@ LOG_TAIL: Final = 3_000
 class Training:
     """One job; an asynchronous context manager that follows it."""
 
-    def __init__(self, world: World, manifest: Mapping[str, Any], *, volume: Path) -> None:
-        """Apply nothing yet. `volume` is the folder behind the job's checkpoints."""
+    def __init__(
+        self,
+        world: World,
+        manifest: Mapping[str, Any],
+        *,
+        volume: Path,
+        operator: Operator | None = None,
+    ) -> None:
+        """
+        Apply nothing yet.
+
+        `volume` is the folder behind the job's checkpoints; `operator` helps to explain a failure.
+        """
+        self.operator = operator
         self.world = world
         self.manifest = dict(manifest)
         self.name: str = manifest["metadata"]["name"]
@@ -158,9 +171,8 @@ class Training:
                 name = pod["metadata"]["name"]
                 lines.append(f"--- {name}: {json.dumps(_short(pod))}")
                 lines.append((await self.log(name))[-LOG_TAIL:])
-        operator = self.world.root / "operator.log"
-        if operator.exists():
-            lines += ["--- operator", operator.read_text(errors="replace")[-LOG_TAIL:]]
+        if self.operator is not None:
+            lines += ["--- operator", self.operator.tail()]
         lines.append("--- journal")
         lines += [str(entry) for entry in self.world.cloud.journal.entries[-30:]]
         return "\n".join(lines)

@@ -27,14 +27,16 @@ class Bed:
 
     def __init__(self, world: World, installation: Installation) -> None:
         self.world = world
-        self.installation = installation
+        self.operator = installation.operator
         self.stack = contextlib.AsyncExitStack()
 
-    async def train(self, *, name: str = "digits", **changes: Any) -> Training:
+    async def train(self, *, name: str = "digits", claim: str = "", **changes: Any) -> Training:
         """Apply the digits job with changes and follow it."""
-        volume = await provide_claim(self.world, f"{name}-checkpoints")
-        manifest = make_digits_job(name=name, **changes)
-        return await self.stack.enter_async_context(Training(self.world, manifest, volume=volume))
+        claim = claim or f"{name}-checkpoints"
+        volume = await provide_claim(self.world, claim)
+        manifest = make_digits_job(name=name, claim=claim, **changes)
+        job = Training(self.world, manifest, volume=volume, operator=self.operator)
+        return await self.stack.enter_async_context(job)
 
 
 class OpenBed(Protocol):
@@ -71,6 +73,7 @@ def on_demand_pool(name: str, **changes: Any) -> Pool:
 def make_digits_job(
     *,
     name: str = "digits",
+    claim: str = "digits-checkpoints",
     steps: int = 120,
     pause: float = 0.03,
     workers: tuple[int, int] = (3, 3),
@@ -83,7 +86,7 @@ def make_digits_job(
     job: Json = copy.deepcopy(documents[-1])
     job["metadata"]["name"] = name
     pod = job["spec"]["template"]["spec"]
-    pod["volumes"][0]["persistentVolumeClaim"]["claimName"] = f"{name}-checkpoints"
+    pod["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
     trainer = pod["containers"][0]
     trainer["command"] = ["python", "train.py", "--pause", str(pause), *options]
     trainer["resources"]["requests"] = {"cpu": "100m"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Undisturbed(Protocol):
     """Gives the result of the same job without any disturbance."""
 
-    async def __call__(self, bed: Bed, *, steps: int = 120) -> Json:
+    async def __call__(self, bed: Bed, *, workers: int, steps: int = 120) -> Json:
         """Train it once per test run, and remember."""
 
 

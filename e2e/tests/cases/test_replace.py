@@ -45,10 +45,10 @@ async def test_b010_a_worker_deleted_while_the_operator_is_away_comes_back_withi
     await bed.fleet.add("spot", 2)
     job = await bed.start(2, backoffLimit=0)
     await job.until(lambda job: count_ready(job) == 2, what="in the status")
-    bed.installation.kill_operator()
+    bed.installation.operator.kill()
     await bed.fleet.delete_pod(name_of(1))
     await bed.fleet.until(lambda pods: name_of(1) not in pods, what="gone")
-    bed.installation.start_operator()
+    bed.installation.operator.start()
     await bed.fleet.until_running(name_of(1, 2), within=20.0)  # start of the process included
 
     assert set(bed.fleet.made) == {name_of(0), name_of(1), name_of(1, 2)}

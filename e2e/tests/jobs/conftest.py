@@ -9,19 +9,28 @@ import pytest
 
 from support.bed import FACTOR, Bed, OpenBed, on_demand_pool, spot_pool
 from world.cloud.pool import Pool, Provider
-from world.installation import CONTENTS, Installation
+from world.installation import CONTENTS, Installation, Operator
 from world.kubelet import Images
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from support.outcome import Undisturbed
     from world.api import Json
+    from world.session import Session
     from world.world import OpenWorld
 
 
+@pytest.fixture(scope="session")
+def operator(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """One operator for all jobs' tests; it starts with the first of them."""
+    operator = Operator(session.kubeconfig, tmp_path_factory.mktemp("operator"))
+    yield operator
+    operator.stop()
+
+
 @pytest.fixture
-async def open_bed(open_world: OpenWorld) -> AsyncIterator[OpenBed]:
+async def open_bed(open_world: OpenWorld, operator: Operator) -> AsyncIterator[OpenBed]:
     """Start a world with Ebbtide in it."""
     async with contextlib.AsyncExitStack() as stack:
 
@@ -34,7 +43,7 @@ async def open_bed(open_world: OpenWorld) -> AsyncIterator[OpenBed]:
             images = Images(contents=CONTENTS)
             usual = {"factor": FACTOR, "images": images}
             world = await open_world(chosen, **{**usual, **options})
-            installation = await stack.enter_async_context(Installation(world))
+            installation = await stack.enter_async_context(Installation(world, operator=operator))
             bed = Bed(world, installation)
             await stack.enter_async_context(bed.stack)
             return bed
@@ -49,20 +58,22 @@ async def bed(open_bed: OpenBed) -> Bed:
 
 
 @pytest.fixture(scope="session")
-def known_results() -> dict[int, Json]:
-    """Results of undisturbed runs of three workers, by number of steps."""
+def known_results() -> dict[tuple[int, int], Json]:
+    """Results of undisturbed runs, by number of workers and of steps."""
     return {}
 
 
 @pytest.fixture
-def undisturbed(known_results: dict[int, Json]) -> Undisturbed:
+def undisturbed(known_results: dict[tuple[int, int], Json]) -> Undisturbed:
     """The result of the same job without any disturbance, trained once per test run."""
 
-    async def train(bed: Bed, *, steps: int = 120) -> Json:
-        if steps not in known_results:
-            job = await bed.train(name="undisturbed", steps=steps, pause=0.0, workers=(3, 3))
+    async def train(bed: Bed, *, workers: int, steps: int = 120) -> Json:
+        key = (workers, steps)
+        if key not in known_results:
+            size = (workers, workers)
+            job = await bed.train(name="undisturbed", steps=steps, pause=0.0, workers=size)
             await job.until_over()
-            known_results[steps] = job.result
-        return known_results[steps]
+            known_results[key] = job.result
+        return known_results[key]
 
     return train

@@ -1,4 +1,4 @@
-"""What users get wrong: each ends in a condition that they understand, and none hangs in silence."""
+"""What users get wrong: each ends in a condition that they understand, none hangs in silence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_b061_an_image_that_cannot_be_pulled_stalls_the_job_and_frees_its_
 
 
 async def test_b004_a_script_that_exits_1_ends_in_failed_with_its_last_words(bed: Bed) -> None:
-    job = await bed.train(workers=(2, 2), backoffLimit=1, options=("--fail-at", "5"))
+    job = await bed.train(workers=(1, 1), backoffLimit=1, options=("--fail-at", "5"))
     await job.until_state("Failed")
 
     failed = job.condition("Failed")
@@ -70,7 +70,7 @@ async def test_a_checkpoint_path_that_cannot_be_written_is_told_before_the_first
     bed: Bed,
 ) -> None:
     mount = {"name": "checkpoints", "mountPath": "/checkpoints", "readOnly": True}
-    job = await bed.train(workers=(2, 2), container={"volumeMounts": [mount]})
+    job = await bed.train(workers=(1, 1), container={"volumeMounts": [mount]})
     await job.until_true("Stalled")
 
     assert job.condition("Stalled")["reason"] == "CheckpointNotWritable"
@@ -102,7 +102,7 @@ async def test_b013_a_name_that_somebody_else_has_is_named_and_left_alone(bed: B
         "spec": {"containers": [{"name": "x", "image": "x", "command": ["sleep", "1000"]}]},
     }
     foreign = await bed.world.api.request("POST", bed.world.path("pods"), body)
-    job = await bed.train()
+    job = await bed.train(workers=(1, 1), steps=20)
     await job.until_true("Stalled")
 
     assert job.condition("Stalled")["reason"] == "NameTaken"
@@ -127,7 +127,7 @@ async def test_a_job_that_another_controller_manages_is_left_alone(bed: Bed) -> 
 @pytest.mark.parametrize("policy", ["All", "None"])
 async def test_b020_what_stays_at_the_end_is_what_the_policy_says(bed: Bed, policy: str) -> None:
     job = await bed.train(
-        workers=(2, 2), backoffLimit=0, cleanPodPolicy=policy, options=("--fail-at", "5")
+        workers=(1, 1), backoffLimit=0, cleanPodPolicy=policy, options=("--fail-at", "5")
     )
     await job.until_state("Failed")
     await job.until(

@@ -24,7 +24,7 @@ from world.build import BuildError
 from world.cloud.pool import Market, Pool, Provider
 from world.demo.findings import Findings, Loss, fill_in
 from world.demo.screen import Screen
-from world.installation import CONTENTS, ROOT, Installation
+from world.installation import CONTENTS, ROOT, Installation, Operator
 from world.kubelet import Images
 from world.kubelet.clock import utc_now
 from world.network import NetworkError
@@ -93,7 +93,7 @@ async def _demonstrate(session: Session) -> Findings:
                 job = Training(world, _manifest(), volume=await provide_claim(world, _claim()))
                 async with job, _drawing(screen, job), _events(screen, job):
                     screen.say("applied examples/digits/job.yaml")
-                    losses = await _revoke(screen, job, installation)
+                    losses = await _revoke(screen, job, installation.operator)
                     findings = await _wait_for_the_end(job, losses, began=began)
         return findings
 
@@ -101,15 +101,15 @@ async def _demonstrate(session: Session) -> Findings:
 # -------------------------------------------------------------------- what is done
 
 
-async def _revoke(screen: Screen, job: Training, installation: Installation) -> list[Loss]:
+async def _revoke(screen: Screen, job: Training, operator: Operator) -> list[Loss]:
     steps = int(job.manifest["spec"]["work"]["steps"])
     await job.until_true("Running", timeout=START_SECONDS)
     losses: list[Loss] = []
     for scenario, share, options in PLAN:
         await job.until_step(round(share * steps), timeout=LONGEST_SECONDS)
         await job.until(_is_whole, what="at full size", timeout=LONGEST_SECONDS)
-        if not installation.is_running:
-            message = f"the operator ended\n{installation.tail()}"
+        if not operator.is_running:
+            message = f"the operator ended\n{operator.tail()}"
             raise RuntimeError(message)
         losses.append(await _revoke_one(screen, job, scenario, options))
     return losses
