@@ -233,3 +233,31 @@ def test_a_manifest_of_another_format_is_passed_over(shelf: Shelf) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
 
     assert loaded_step(shelf) == 1
+
+
+def test_a_checkpoint_deleted_while_one_looks_is_no_damage(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member keeps only the newest while a spare looks what there is."""
+    save(shelf, 1)
+    reader = Shelf(str(shelf.path), owner="reader")
+    entries = reader.entries
+
+    def list_then_lose() -> list[tuple[Path, Manifest]]:
+        found = entries()
+        monkeypatch.setattr(reader, "entries", entries)
+        save(shelf, 2)
+        shelf.tidy(retain=1)
+        return found
+
+    monkeypatch.setattr(reader, "entries", list_then_lose)
+
+    assert reader.newest_step() == 2
+
+
+def test_a_file_that_torch_refuses_is_passed_over(shelf: Shelf) -> None:
+    save(shelf, 1)
+    odd = {"step": 2, "weight": Shelf}
+    shelf.write(odd, step=2, lineage=1, world_size=1, may_commit=lambda: True)
+
+    assert loaded_step(shelf) == 1

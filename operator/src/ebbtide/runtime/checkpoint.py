@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from pickle import UnpicklingError
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -34,6 +35,9 @@ MAX_MANIFEST: Final = 1 << 16
 _NAME: Final = re.compile(r"step-(\d{1,18})")
 _UNFINISHED: Final = ".saving-"
 _ASIDE: Final = ".damaged-"
+_LOOKS: Final = 10
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,29 +106,48 @@ class Shelf:
 
     def newest_step(self) -> int:
         """Return the step of the newest valid checkpoint; -1 when there is no checkpoint at all."""
-        folders = self._folders()
-        for folder, manifest in self.entries():
-            if self._is_valid(folder, manifest):
-                return manifest.step
-        if folders:
-            raise CheckpointError(self._all_bad(folders))
-        return -1
+        found = self._look_until_still(self._find_step)
+        return -1 if found is None else found
 
     def load(self) -> Loaded | None:
         """Return the newest valid checkpoint, and say loudly which newer ones were passed over."""
+        return self._look_until_still(self._find_loadable)
+
+    def _look_until_still(self, look: Callable[[], Found | None]) -> Found | None:
+        """
+        Look; None only when there is nothing, `CheckpointError` when all that is there is bad.
+
+        Another process may delete an old checkpoint as we look at it: then we look again.
+        """
         folders = self._folders()
+        for _ in range(_LOOKS):
+            found = look()
+            if found is not None:
+                return found
+            before, folders = folders, self._folders()
+            if not folders:
+                return None
+            if set(folders) == set(before):
+                break
+        raise CheckpointError(self._all_bad(folders))
+
+    def _find_step(self) -> int | None:
+        for folder, manifest in self.entries():
+            if self._is_valid(folder, manifest):
+                return manifest.step
+        return None
+
+    def _find_loadable(self) -> Loaded | None:
         for folder, manifest in self.entries():
             if not self._is_valid(folder, manifest):
                 say(f"checkpoint {folder} is damaged: going back to the one before it")
                 continue
             try:
                 tree = torch.load(folder / STATE, map_location="cpu", weights_only=True)
-            except (OSError, RuntimeError, ValueError, EOFError) as error:
+            except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
                 say(f"checkpoint {folder} can't be read ({error}): going back to the one before it")
                 continue
             return Loaded(manifest=manifest, tree=tree)
-        if folders:
-            raise CheckpointError(self._all_bad(folders))
         return None
 
     def newest_lineage(self) -> int:
