@@ -4,6 +4,9 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ebbtide.core.lifecycle.ledger import is_live
 from ebbtide.core.lifecycle.signs import read_sign
 from ebbtide.core.step import step
@@ -11,8 +14,6 @@ from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, DeletePod
 from ebbtide.core.values.observed import Pod, Role
 from ebbtide.core.values.status import Attempts
-from hypothesis import given
-from hypothesis import strategies as st
 from support.builders import ON_DEMAND, SPOT, make_job
 from support.stage import Stage
 
@@ -148,7 +149,7 @@ def test_no_index_ever_has_two_sound_workers_at_rest(script: list[Act]) -> None:
 def test_there_is_at_most_one_live_coordinator(script: list[Act]) -> None:
     stage = story(script)
 
-    assert len([p for p in live(stage, role=Role.COORDINATOR)]) <= 1
+    assert len(list(live(stage, role=Role.COORDINATOR))) <= 1
 
 
 @given(acts(*PROVIDER, *SCRIPT, *USER, *OPERATOR))

@@ -180,7 +180,7 @@ def test_b015_a_zombie_on_a_vanished_node_is_forced_away() -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_an_evicted_pod_whose_object_is_gone_already_is_still_a_revocation(ended: bool) -> None:  # noqa: FBT001 -- a case
+def test_an_evicted_pod_whose_object_is_gone_already_is_still_a_revocation(*, ended: bool) -> None:
     stage = on_stage()
     node = "node-of-digits-worker-1-1"
     stage.warn_node(node)
