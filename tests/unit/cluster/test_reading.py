@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -192,3 +193,54 @@ def test_a_node_that_never_reported_is_not_ready_since_it_was_made() -> None:
 
     assert not node.ready
     assert node.ready_changed == datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def test_no_fact_of_a_pod_is_left_out() -> None:
+    time = "2026-01-01T12:00:05Z"
+    ended = {"exitCode": 137, "reason": "Error", "message": "last words"}
+    ended |= {"startedAt": time, "finishedAt": time}
+    facts = {
+        "metadata": {
+            "deletionTimestamp": time,
+            "annotations": {"ebbtide.dev/boot-id": "boot-1", "ebbtide.dev/template-hash": "t1"},
+        },
+        "spec": {"activeDeadlineSeconds": 1},
+        "status": {
+            "phase": "Failed",
+            "reason": "Terminated",
+            "message": "told",
+            "startTime": time,
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/1 nodes",
+                    "lastTransitionTime": time,
+                },
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "TerminationByKubelet",
+                    "message": "imminent",
+                    "lastTransitionTime": time,
+                },
+                {"type": "Ready", "status": "True", "lastTransitionTime": time},
+            ],
+            "initContainerStatuses": [
+                {"name": "setup", "state": {"waiting": {"reason": "ErrImagePull", "message": "x"}}}
+            ],
+            "containerStatuses": [
+                {"name": "trainer", "started": False, "state": {"terminated": ended}}
+            ],
+        },
+    }
+
+    pod = read_known(pod_object(1, 2, **facts)).pod
+
+    same = [
+        field.name
+        for field in dataclasses.fields(pod)
+        if field.default is not dataclasses.MISSING and getattr(pod, field.name) == field.default
+    ]
+    assert same == []

@@ -83,6 +83,7 @@ def _read_pod(shape: PodShape, role: Role, index: int, attempt: int) -> Pod:
         reason=status.reason or "",
         message=status.message or "",
         deletion_requested=_deletion(meta),
+        bound_since=status.start_time,
         unschedulable_since=None if scheduled is None else scheduled.last_transition_time,
         unschedulable_message=(scheduled and scheduled.message) or "",
         ready=_when(conditions, "Ready", status="True") is not None,
@@ -99,6 +100,7 @@ def _read_pod(shape: PodShape, role: Role, index: int, attempt: int) -> Pod:
         boot_id=meta.annotations.get(names.ANNOTATION_BOOT_ID, ""),
         template_hash=meta.annotations.get(names.ANNOTATION_TEMPLATE_HASH, ""),
         ip=status.pod_ip,
+        active_deadline=shape.spec.active_deadline_seconds,
         gpus=sum(
             count_gpus(container.resources.limits or {}) for container in shape.spec.containers
         ),

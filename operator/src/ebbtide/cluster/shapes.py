@@ -99,6 +99,7 @@ class PodStatus(Shape, frozen=True):
     reason: str | None = None
     message: str | None = None
     pod_ip: str = msgspec.field(name="podIP", default="")
+    start_time: datetime | None = None
     conditions: list[ConditionShape] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -121,6 +122,7 @@ class PodSpec(Shape, frozen=True):
     """Spec of a pod."""
 
     node_name: str = ""
+    active_deadline_seconds: int | None = None
     containers: list[ContainerSpec] = []
 
 
