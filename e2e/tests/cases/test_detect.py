@@ -120,6 +120,30 @@ def _is_told_to_go(pod: dict[str, dict[str, object]]) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+async def test_b003_a_job_recovers_from_the_loss_itself_and_not_from_its_survivors_failing(
+    bed: BareBed,
+) -> None:
+    await bed.fleet.add("spot", 4)
+    bed.train()
+    job = await bed.submit(4, minimum=2, steps=100_000)
+    await job.until(lambda job: job.status.get("generation", {}).get("members") == 4, what="four")
+    before = job.status["generation"]["number"]
+    await bed.fleet.delete(bed.fleet.node_of(name_of(2)).name)
+    await job.until(
+        lambda job: (
+            job.status["state"] == "Recovering"
+            and job.status["generation"]["members"] == 3
+            and job.status["generation"]["number"] > before
+        ),
+        what="three in a new generation, and told",
+        timeout=15.0,
+    )
+
+    assert job.status["display"]["ready"] == "3/4"
+    assert count_verdicts(job) == (1, 0, 0)
+    assert all(is_running(bed.fleet.pods[name_of(index)]) for index in (0, 1, 3))
+
+
 async def test_b004_nodes_lost_under_init_containers_never_fail_a_job(bed: BareBed) -> None:
     await bed.fleet.add("spot", 2)
     for node in bed.fleet.nodes.values():
