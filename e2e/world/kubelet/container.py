@@ -242,6 +242,7 @@ class Container:
             hostname=self._context.hostname,
             working_folder=self.spec.get("workingDir") or "/",
             mounts=[*(mount for mount in ours if mount.target not in taken), *mounts],
+            view=self._around.store.view,
         )
         return Process(command, box, environment=variables, log=self.log(run))
 

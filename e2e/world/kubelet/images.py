@@ -8,11 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from world.kubelet.detection import find_view
 from world.kubelet.errors import PullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from world.kubelet.views import View
 
 
 def _at_once(image: str) -> float:
@@ -29,6 +32,8 @@ class Images:
     pull_seconds: Callable[[str], float] = _at_once
     contents: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     """What images hold besides the machine's own programs: pattern, then folder in it, to ours."""
+    view: View | None = None
+    """How containers see the machine's own programs; the best way that it allows, if not given."""
 
     def folders(self, image: str) -> dict[str, Path]:
         """Return what an image holds, by folder in it."""
@@ -51,6 +56,11 @@ class ImageStore:
         self._images = images
         self._present: set[str] = set()
         self._pulling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def view(self) -> View:
+        """How containers see the machine's own programs."""
+        return self._images.view or find_view()
 
     def folders(self, image: str) -> dict[str, Path]:
         """Return what an image holds, by folder in it."""

@@ -1,18 +1,21 @@
 """
 How a container is cut off from the machine: pure text for a shell and for mount(8).
 
-Its root is an overlay on the root of the machine, so that the programs of the machine serve as
-its image and nothing that it writes outside its volumes outlives it. The overlay's upper layer is
-a tmpfs that only the container's mount namespace knows.
+Its root shows the machine (see `views`), so that the programs of the machine serve as its image,
+and nothing that it writes outside its volumes outlives it: what it writes goes to a tmpfs that only
+the container's mount namespace knows.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from world.kubelet.views import View, lay_out, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,22 +59,11 @@ SKIPPED_FILE_SYSTEMS: Final = frozenset(
         "tracefs",
     ]
 )
-# In a user namespace no overlay may take a folder that has mounts below it, as / has: there every
-# folder of / gets an overlay of its own, and one with mounts below it is shared as it is.
-PIECES: Final = """{
-mkdir works
-try mount -t tmpfs -o mode=755 tmpfs root
-for path in /*; do
-  name=${path#/}
-  case $name in proc|sys|dev) continue;; esac
-  if [ -L "$path" ]; then cp -P "$path" root; continue; fi
-  [ -d "$path" ] || continue
-  mkdir "upper/$name" "works/$name" "root/$name"
-  layers="lowerdir=$path,upperdir=upper/$name,workdir=works/$name,userxattr"
-  mount -t overlay -o "$layers" overlay "root/$name" 2>/dev/null ||
-    try mount --rbind "$path" "root/$name"
-done
-}"""
+LOCKED_OPTIONS: Final = {
+    "nosuid": os.ST_NOSUID,
+    "nodev": os.ST_NODEV,
+    "noexec": os.ST_NOEXEC,
+}
 SKIPPED_FOLDERS: Final = ("/proc", "/sys", "/dev")
 
 
@@ -95,6 +87,7 @@ class Sandbox:
     hostname: str
     working_folder: str
     mounts: Sequence[Mount] = field(default_factory=tuple)
+    view: View = View.OVERLAY
 
 
 def submounts(mountinfo: str) -> list[str]:
@@ -119,9 +112,14 @@ def mount_table(sandbox: Sandbox, *, shared: Iterable[str], devices: Iterable[Pa
     lines = [_line("tmpfs", "/dev/shm", "tmpfs", "mode=1777")]  # noqa: S108 - in the container
     lines += [_bind(str(device), str(device)) for device in devices]
     lines.append(_bind("/sys", "/sys"))
-    lines += [_bind(point, point) for point in shared]
+    if sandbox.view is View.OVERLAY:  # the other views have shown these already
+        lines += [_bind(point, point) for point in shared]
     for mount in sandbox.mounts:
-        lines.append(_bind(str(mount.source.resolve()), mount.target, ro=mount.read_only))
+        source = mount.source.resolve()
+        options = ["ro"] if mount.read_only else []
+        if options and sandbox.view is not View.OVERLAY:
+            options += _locked_options(source)
+        lines.append(_bind(str(source), mount.target, *options))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -132,11 +130,13 @@ def script(sandbox: Sandbox, *, shared: Iterable[str], devices: Sequence[Path]) 
     Standard input is a pipe on which it says how that went: BEGUN, NOT_FOUND or an error.
     """
     folder, table = (shlex.quote(str(path)) for path in (sandbox.folder, sandbox.table))
-    folders = ["/dev/shm", "/dev/pts", *shared]  # noqa: S108 - in the container
+    hostname, work = shlex.quote(sandbox.hostname), shlex.quote(sandbox.working_folder)
+    folders = ["/dev/shm", "/dev/pts"]  # noqa: S108 - in the container
     folders += [str(device) for device in devices if device.is_dir()]
     files = [str(device) for device in devices if not device.is_dir()]
     for mount in sandbox.mounts:
         (folders if mount.source.is_dir() else files).append(mount.target)
+    targets = [*folders, *files, sandbox.working_folder]
     folders += [str(Path(file).parent) for file in files]
     return f"""
 exec 3>&0 </dev/null
@@ -149,7 +149,7 @@ cd {folder} || fail "no folder for the container"
 try mount -t tmpfs -o mode=755 tmpfs {folder}
 cd {folder}
 mkdir upper work root
-mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root 2>/dev/null || {PIECES}
+{lay_out(sandbox.view, submounts=shared, targets=targets)}
 cd root
 mkdir -p .host proc sys dev
 cp {table} .mounts
@@ -157,20 +157,20 @@ try mount --rbind /proc proc
 try mount -t tmpfs -o mode=755 tmpfs dev
 try pivot_root . .host
 cd /
-try mkdir -p {_words(folders)}
-for file in {_words(files)}; do [ -e "$file" ] || : >"$file" || fail "cannot make $file"; done
+try mkdir -p {quote(folders)}
+for file in {quote(files)}; do [ -e "$file" ] || : >"$file" || fail "cannot make $file"; done
 ln -s /proc/self/fd /dev/fd
 ln -s /proc/self/fd/0 /dev/stdin
 ln -s /proc/self/fd/1 /dev/stdout
 ln -s /proc/self/fd/2 /dev/stderr
 try mount --all --fstab /.mounts
-echo {shlex.quote(sandbox.hostname)} >/proc/sys/kernel/hostname
+{{ echo {hostname} >/proc/sys/kernel/hostname; }} 2>/dev/null || try hostname {hostname}
 umount -l {HOST} && rmdir {HOST}
 rm -f /.mounts
-mkdir -p {shlex.quote(sandbox.working_folder)}
-cd {shlex.quote(sandbox.working_folder)} || fail "no working directory"
+mkdir -p {work}
+cd {work} || fail "no working directory"
 PATH=$host_path
-unset host_path said file path name layers OLDPWD
+unset host_path said file path name from to count folder target more OLDPWD
 command -v -- "$1" >/dev/null || {{ echo {NOT_FOUND} >&3; exit 128; }}
 echo {BEGUN} >&3
 exec "$@" 3>&-
@@ -185,12 +185,14 @@ def device_files(folder: Path = Path("/dev")) -> list[Path]:
     return [path for path in found if path.exists()]
 
 
-def _words(paths: Iterable[str]) -> str:
-    return " ".join(shlex.quote(path) for path in dict.fromkeys(paths))
+def _locked_options(source: Path) -> list[str]:
+    """Return what a remount must repeat in a user namespace: there it may take no option away."""
+    flags = os.statvfs(source).f_flag
+    return [name for name, flag in LOCKED_OPTIONS.items() if flags & flag]
 
 
-def _bind(source: str, target: str, *, ro: bool = False) -> str:
-    return _line(f"{HOST}{source}", target, "none", "rbind,ro" if ro else "rbind")
+def _bind(source: str, target: str, *options: str) -> str:
+    return _line(f"{HOST}{source}", target, "none", ",".join(["rbind", *options]))
 
 
 def _line(source: str, target: str, kind: str, options: str) -> str:
