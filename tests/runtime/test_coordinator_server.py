@@ -14,7 +14,7 @@ from ebbtide.cluster.coordinator_client import (
     CoordinatorClient,
     CoordinatorUnreachable,
 )
-from ebbtide.coordinator import connection
+from ebbtide.coordinator import connection, server
 from ebbtide.coordinator.server import Server
 from ebbtide.coordinator.settings import Settings
 from ebbtide.wire.frames import Decoder, encode, prove
@@ -64,11 +64,11 @@ class Running:
 @asynccontextmanager
 async def running() -> AsyncIterator[Running]:
     settings = Settings(attempt=1, work=make_work(), token=TOKEN, host="127.0.0.1", port=0)
-    server = Server(settings)
-    await server.start()
+    started = Server(settings)
+    await started.start()
     stop = asyncio.Event()
-    task = asyncio.create_task(server.run(stop))
-    made = Running(server=server)
+    task = asyncio.create_task(started.run(stop))
+    made = Running(server=started)
     try:
         yield made
     finally:
@@ -93,6 +93,10 @@ async def has_ended(reader: asyncio.StreamReader) -> bool:
         except ConnectionResetError:
             pass
     return True
+
+
+def _frame(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
 
 
 def register(worker: str = "w-0-1") -> Register:
@@ -147,6 +151,12 @@ async def test_another_protocol_is_refused() -> None:
     [
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol's greeting"),
         pytest.param(struct.pack(">I", 0), id="an empty frame"),
+        pytest.param(
+            _frame(b'{"type":"answer","x":' + b"[" * 2000 + b"]" * 2000 + b"}"), id="deep"
+        ),
+        pytest.param(
+            encode(Answer(protocol=PROTOCOL, side="worker", digest="\u00e9")), id="accent"
+        ),
         pytest.param(struct.pack(">I", 5) + b"\xff\xfe\x00{]", id="no JSON"),
         pytest.param(struct.pack(">I", 17) + b'{"type": "stran"}', id="no message"),
         pytest.param(struct.pack(">I", 1 << 31), id="two gigabytes announced"),
@@ -154,7 +164,10 @@ async def test_another_protocol_is_refused() -> None:
         pytest.param(encode(Idle(generation=0, step=0, holds_state=False)), id="out of turn"),
     ],
 )
-async def test_a_strangers_garbage_closes_only_its_own_connection(frame: bytes) -> None:
+async def test_a_strangers_garbage_closes_only_its_own_connection(
+    frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ebbtide.coordinator")
     async with running() as coordinator:
         _, good_writer = good = await coordinator.enter()
         good_writer.write(encode(register()))
@@ -169,6 +182,7 @@ async def test_a_strangers_garbage_closes_only_its_own_connection(frame: bytes) 
         assert report is not None
         assert [worker.worker for worker in report.workers] == ["w-0-1"]
         good_writer.close()
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -276,3 +290,43 @@ async def test_a_coordinator_that_does_not_answer_is_unreachable(
         port = listener.getsockname()[1]
         with pytest.raises(CoordinatorUnreachable, match="does not answer"):
             await CoordinatorClient("127.0.0.1", port, TOKEN).call("status")
+
+
+async def test_one_address_cannot_hold_all_places_of_strangers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MAX_STRANGERS", 4)
+    async with running() as coordinator:
+        silent = [await coordinator.dial() for _ in range(4)]
+        reader, fifth = await asyncio.open_connection("127.0.0.1", coordinator.port)
+        assert isinstance(await read(reader), Refused)
+
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", coordinator.port, local_addr=("127.0.0.2", 0)
+        )
+        challenge = await read(reader)
+        assert isinstance(challenge, Challenge)
+        digest = prove(token=TOKEN, nonce=challenge.nonce, side="worker")
+        writer.write(encode(Answer(protocol=PROTOCOL, side="worker", digest=digest)))
+        writer.write(encode(register()))
+
+        assert isinstance(await read(reader), Welcome)
+        assert await has_ended(silent[0][1])
+        for opened in (writer, fifth, *(writer for _, _, writer in silent)):
+            opened.close()
+
+
+async def test_what_a_stranger_sends_cannot_look_like_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "ebbtide.coordinator")
+    async with running() as coordinator:
+        _, reader, writer = await coordinator.dial()
+        body = b'{"type": "x\\n2026-01-01 coordinator: all steps are done"}'
+        writer.write(struct.pack(">I", len(body)) + body)
+        assert await has_ended(reader)
+        writer.close()
+
+    said = [record.getMessage() for record in caplog.records]
+    assert any("all steps are done" in line for line in said)
+    assert not any("\n" in line for line in said)

@@ -286,3 +286,36 @@ def test_every_example_is_right(path: Path) -> None:
             assert isinstance(job, Job), job.errors
         elif document["kind"] == "CapacityPool":
             assert parse_pool(document).name
+
+
+def test_a_number_of_thousands_of_digits_is_a_wrong_number() -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1" * 5000}}}
+    manifest = stored(job_manifest())
+    manifest["spec"]["template"] = template(containers=[container(**limits)])
+
+    (fault,) = faults(manifest)
+
+    assert "must be a whole number of GPUs" in fault
+
+
+@pytest.mark.parametrize("depth", [100, 5000])
+def test_what_is_nested_too_deep_is_refused_without_following_it(depth: int) -> None:
+    manifest = stored(job_manifest())
+    deep: dict[str, object] = {}
+    for _ in range(depth):
+        deep = {"x": [deep]}
+    manifest["spec"]["template"]["spec"]["odd"] = deep
+
+    (fault,) = faults(manifest)
+
+    assert "nested deeper" in fault
+
+
+def test_the_longest_time_that_a_spec_may_name_fits_into_a_date() -> None:
+    job = parsed(spec__activeDeadlineSeconds=10**12, spec__ttlSecondsAfterFinished=10**12)
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert job.active_deadline is not None
+    assert job.ttl_after_finished is not None
+    assert now + job.active_deadline > now + timedelta(days=10_000)
+    assert now + job.ttl_after_finished > now + timedelta(days=10_000)

@@ -261,3 +261,20 @@ async def test_a_kubeconfig_that_is_not_there_is_told_by_name(tmp_path: Path) ->
     with pytest.raises(errors.CredentialsError, match="no usable credentials"):
         async with Client(Login(kubeconfig=tmp_path / "missing")):
             pass
+
+
+@pytest.mark.parametrize(("told", "most"), [("86400", 90.0), ("inf", 1.5), ("nan", 1.5)])
+async def test_a_throttled_client_does_not_wait_for_ever(
+    tmp_path: Path, told: str, most: float
+) -> None:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return refusal(429, **{"Retry-After": told}) if len(seen) == 1 else web.json_response({})
+
+    async with client_of(tmp_path, answer) as (client, sleeps):
+        await client.read(PODS)
+
+    assert len(sleeps.seconds) == 1
+    assert 0.0 < sleeps.seconds[0] <= most

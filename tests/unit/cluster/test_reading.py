@@ -244,3 +244,13 @@ def test_no_fact_of_a_pod_is_left_out() -> None:
         if field.default is not dataclasses.MISSING and getattr(pod, field.name) == field.default
     ]
     assert same == []
+
+
+@pytest.mark.parametrize("grace", [10**11, 2**63 - 1])
+def test_a_grace_that_no_date_has_room_for_is_still_a_deletion(grace: int) -> None:
+    meta = {"deletionTimestamp": "2026-01-01T12:01:00Z", "deletionGracePeriodSeconds": grace}
+
+    pod = read_known(pod_object(metadata=meta)).pod
+
+    assert pod.deletion_requested is not None
+    assert pod.deletion_requested <= datetime(2026, 1, 1, 12, 1, tzinfo=UTC)

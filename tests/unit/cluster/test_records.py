@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from ebbtide.api.convert import parse_job
 from ebbtide.cluster.records import JobRecords, PoolRecords
-from ebbtide.core.values.job import JobKey
+from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from support.manifests import job_manifest, pool_manifest, stored
 
 KEY = JobKey("team", "digits")
@@ -107,3 +108,24 @@ def test_news_of_a_pools_status_wake_nobody() -> None:
     pools.put({**pool(2), "status": {"nodes": {"ready": 1, "total": 1}}})
 
     assert len(changes) == 1
+
+
+def test_a_job_that_makes_us_stumble_keeps_no_other_from_being_read(
+    jobs: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(body: dict[str, Any]) -> Job | BrokenJob:
+        if body["metadata"]["uid"] == "odd":
+            raise ValueError("Exceeds the limit for integer string conversion")
+        return parse_job(body)
+
+    monkeypatch.setattr("ebbtide.cluster.records.parse_job", stumble)
+    odd = job(5, "odd")
+    odd["metadata"] |= {"name": "odd"}
+
+    jobs.replace([odd, job(6)], namespace="", version=6)
+
+    record = jobs.get(JobKey("team", "odd"))
+    assert record is not None
+    assert isinstance(record.job, BrokenJob)
+    assert "cannot be read" in record.job.errors[0]
+    assert uid_of(jobs) == "first"

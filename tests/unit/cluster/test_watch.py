@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from typing_extensions import override
 
 from ebbtide.cluster.errors import ForbiddenError, UnavailableError
 from ebbtide.cluster.shapes import AnyShape
@@ -174,3 +175,54 @@ async def test_a_missing_right_is_the_end_of_waiting_only_where_we_can_do_withou
 
         assert watch.synced.is_set() is can_do_without
         assert api.count("read") <= 7
+
+
+class Choosy(Names):
+    """A sink that cannot read one of the names, and in another way fails at another."""
+
+    def _check(self, name: str) -> None:
+        if name == "poison":
+            raise OverflowError("date value out of range")
+        if name == "bomb":
+            raise AttributeError("a fault of ours")
+
+    @override
+    def read(self, item: msgspec.Raw) -> str:
+        name = super().read(item)
+        self._check(name)
+        return name
+
+    @override
+    def seen(self, kind: str, found: msgspec.Raw) -> str:
+        self._check(super().read(found))
+        return super().seen(kind, found)
+
+
+@pytest.mark.looptime
+async def test_an_object_that_cannot_be_read_hides_no_other() -> None:
+    api, sink = FakeApi(), Choosy()
+    for name in ("a", "poison"):
+        pod(api, name)
+    async with watching(api, sink) as watch:
+        await watch.synced.wait()
+        assert sink.lists == [["a"]]
+
+        api.change(f"{COLLECTION}/poison", status={"phase": "Running"})
+        pod(api, "b")
+        await sink.until({"a", "b"})
+
+        assert api.count("read") == 1  # nothing was listed anew
+
+
+@pytest.mark.looptime
+async def test_no_fault_of_ours_ends_a_watch() -> None:
+    api, sink = FakeApi(), Choosy()
+    pod(api, "a")
+    async with watching(api, sink) as watch:
+        await watch.synced.wait()
+        pod(api, "bomb")
+        await asyncio.sleep(10)
+        api.remove(f"{COLLECTION}/bomb")
+        pod(api, "b")
+
+        await sink.until({"a", "b"})

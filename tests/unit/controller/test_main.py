@@ -1,8 +1,11 @@
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ebbtide.controller import logs
@@ -67,3 +70,17 @@ def test_plain_lines_are_the_default(capsys: pytest.CaptureFixture[str]) -> None
 
     assert "INFO    ebbtide.controller.app: at work: 1 jobs, 2 pods" in said
     assert "not said" not in said
+
+
+def test_objects_nested_as_deep_as_the_api_server_takes_them_can_be_read(
+    tmp_path: Path,
+) -> None:
+    before = sys.getrecursionlimit()
+    text = '{"a":' * 10_000 + "1" + "}" * 10_000
+    try:
+        main([f"--config={tmp_path / 'none.yaml'}"])
+        with ThreadPoolExecutor(1) as thread:  # kopf reads in one, where the stack is smaller
+            assert thread.submit(json.loads, text).result()
+            assert thread.submit(msgspec.json.decode, text).result()
+    finally:
+        sys.setrecursionlimit(before)

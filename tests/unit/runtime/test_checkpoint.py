@@ -261,3 +261,46 @@ def test_a_file_that_torch_refuses_is_passed_over(shelf: Shelf) -> None:
     shelf.write(odd, step=2, lineage=1, world_size=1, may_commit=lambda: True)
 
     assert loaded_step(shelf) == 1
+
+
+def test_a_probe_writes_through_no_link(shelf: Shelf, tmp_path: Path) -> None:
+    victim = tmp_path / "train.py"
+    victim.write_text("print()")
+    shelf.path.mkdir()
+    (shelf.path / f".probe-job-worker-0-1-{os.getpid()}").symlink_to(victim)
+
+    assert shelf.probe() == ""
+
+    assert victim.read_text() == "print()"
+
+
+@pytest.mark.parametrize("name", ["state.pt", "manifest.json"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(shelf: Shelf, name: str) -> None:
+    save(shelf, 1)
+    save(shelf, 2)
+    path = folder(shelf, 2) / name
+    path.unlink()
+    os.mkfifo(path)
+    if name == "state.pt":
+        manifest = folder(shelf, 2) / "manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "num_bytes": 0}))
+
+    assert loaded_step(shelf) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 60_000, id="nested"),
+        pytest.param(json.dumps({"lineage": 10**30}), id="a lineage beyond all"),
+        pytest.param(json.dumps({"lineage": -1}), id="a lineage below all"),
+    ],
+)
+def test_a_manifest_made_to_harm_is_passed_over(shelf: Shelf, text: str) -> None:
+    save(shelf, 1)
+    save(shelf, 2)
+    path = folder(shelf, 2) / "manifest.json"
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps({**before, **json.loads(text)}) if text[0] == "{" else text)
+
+    assert loaded_step(shelf) == 1

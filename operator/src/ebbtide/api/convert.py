@@ -24,6 +24,10 @@ from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.pool import Pool
 
 HASH_LENGTH: Final = 16
+MAX_DEPTH: Final = 64
+"""Of a spec, far beyond any pod. The API server takes 10000, Python's recursion ends before."""
+LONGEST_WAIT: Final = 100 * 365 * 86400
+"""Seconds. What is longer never ends anyway, and could not be added to a date."""
 _SHOWN: Final = 80
 _PLAIN: Final = re.compile("[A-Za-z0-9]+")
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -37,6 +41,8 @@ def parse_job(manifest: Manifest) -> Job | BrokenJob:
     errors: list[FieldError] = []
     metadata = _mapping(manifest.get("metadata"))
     name = str(metadata.get("name", ""))
+    if _is_deeper(manifest.get("spec"), MAX_DEPTH):
+        return _broken(manifest, (FieldError("spec", f"is nested deeper than {MAX_DEPTH} levels"),))
     if not is_job_name(name):
         errors.append(FieldError("metadata.name", f"{name!r}: {TrainingJob.rules[0].message}"))
     try:
@@ -212,6 +218,26 @@ def _processes(spec: Spec) -> int:
     return declared if isinstance(declared, int) else max(1, gpu_count(spec.template))
 
 
+def _is_deeper(value: object, limit: int) -> bool:
+    """Tell whether containers in a value are nested deeper than so; itself without recursion."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            part
+            for found in level
+            for part in (
+                found.values()
+                if isinstance(found, Mapping)
+                else found
+                if isinstance(found, list)
+                else ()
+            )
+        ]
+        if not level:
+            return False
+    return True
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
@@ -234,7 +260,7 @@ def _integer(value: object) -> int:
 
 
 def _seconds(count: int | None) -> timedelta | None:
-    return None if count is None else timedelta(seconds=count)
+    return None if count is None else timedelta(seconds=min(count, LONGEST_WAIT))
 
 
 def _moment(text: object) -> datetime:

@@ -11,6 +11,8 @@ from ebbtide.wire.names import TOKEN_PATH
 LASTING: Final = ("persistentVolumeClaim", "hostPath", "nfs", "csi")
 """Kinds of volume that outlive a pod."""
 MAX_GPUS: Final = 64
+_MOST_DIGITS: Final = 18
+"""Of a number that is read: Python raises an error at some thousands."""
 _OURS: Final = {
     "activeDeadlineSeconds": "the job's own deadline is spec.activeDeadlineSeconds",
     "nodeName": "nodes are chosen by spec.capacity and nodeSelector",
@@ -120,5 +122,5 @@ def _whole(value: object) -> int | None:
     if isinstance(value, int):
         return value if value >= 0 else None
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value)
+        return int(value) if len(value) <= _MOST_DIGITS else None
     return None

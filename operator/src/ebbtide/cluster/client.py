@@ -9,6 +9,7 @@ UID, status writes name a resourceVersion.
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 
 _LONGEST_REASON: Final = 4096
+_LONGEST_RETRY_AFTER: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +231,10 @@ def _message(error: ApiException) -> str:
 
 def _retry_after(error: ApiException) -> float:
     try:
-        return max(0.0, float((error.headers or {}).get("Retry-After", "1")))
+        asked = float((error.headers or {}).get("Retry-After", "1"))
     except ValueError:
         return 1.0
+    return min(max(0.0, asked), _LONGEST_RETRY_AFTER) if math.isfinite(asked) else 1.0
 
 
 def wrap(error: ApiException, path: str) -> errors.ClusterError:  # noqa: PLR0911 -- one per answer

@@ -119,7 +119,11 @@ def _when(
 def _deletion(meta: Meta) -> datetime | None:
     if meta.deletion_timestamp is None:
         return None
-    return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    seconds = meta.deletion_grace_period_seconds or 0
+    try:
+        return meta.deletion_timestamp - timedelta(seconds=seconds)
+    except OverflowError:  # a template may ask for any number of seconds
+        return meta.creation_timestamp or _EPOCH
 
 
 def _waiting(statuses: Iterable[ContainerStatus]) -> tuple[str, str]:

@@ -80,13 +80,9 @@ class JobRecords:
         except InvalidManifestError as error:
             status, trouble = JobStatus(), str(error)
             logger.error("%s: its status cannot be read: %s", key, error)  # noqa: TRY400 -- the text is enough
-        record = JobRecord(
-            version=version,
-            job=parse_job(body),
-            status=status,
-            trouble=trouble,
+        self._records[key] = JobRecord(
+            version=version, job=_read(body), status=status, trouble=trouble
         )
-        self._records[key] = record
         self._changed(key)
 
     def drop(self, key: JobKey, uid: str) -> None:
@@ -107,6 +103,25 @@ class JobRecords:
             inside = not namespace or key.namespace == namespace
             if inside and key not in listed and record.version <= version:
                 self.drop(key, record.job.uid)
+
+
+def _read(body: Body) -> Job | BrokenJob:
+    """Return a job; a fault of ours on one object must not keep all others from being read."""
+    try:
+        return parse_job(body)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        meta = body["metadata"]
+        key = JobKey(meta["namespace"], meta["name"])
+        logger.exception("%s cannot be read", key)
+        managed_by = (body.get("spec") or {}).get("managedBy")
+        return BrokenJob(
+            key=key,
+            uid=str(meta.get("uid", "")),
+            generation=meta.get("generation") or 0,
+            resource_version=str(meta.get("resourceVersion", "")),
+            managed_by=managed_by if isinstance(managed_by, str) else "",
+            errors=(f"the object cannot be read: {type(error).__name__}",),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ that we ask for is gone (410), and after any answer that we do not understand.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ _FIRST_DELAY: Final = 0.5
 _LONGEST_DELAY: Final = 15.0
 _FORBIDDEN_DELAY: Final = 60.0
 _GONE: Final = 410
+_UNREADABLE: Final = (msgspec.MsgspecError, ArithmeticError, RecursionError, ValueError)
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,10 @@ class Watch:
                 logger.warning("the watch of %s starts again: %s", self.path, error)
                 version = ""
                 await self._pause()
+            except Exception:  # outermost: whatever it was, a watch that ends is the operator's end
+                logger.exception("the watch of %s failed and starts again", self.path)
+                version = ""
+                await self._pause()
 
     async def _pause(self) -> None:
         chance = random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, not a secret
@@ -111,7 +116,7 @@ class Watch:
             params = {**self._params, "limit": str(PAGE)} | ({"continue": page} if page else {})
             found = self._pages.decode(await self._api.read(self.path, params))
             self._heard = self._time()
-            items += [self._sink.read(item) for item in found.items or ()]
+            items += self._read_all(found.items or ())
             version, page = found.metadata.resource_version, found.metadata.next_page
             if not page:
                 break
@@ -146,4 +151,19 @@ class Watch:
         self._delay = _FIRST_DELAY
         if line.type == "BOOKMARK":
             return self._metas.decode(line.object).metadata.resource_version
-        return self._sink.seen(line.type, line.object)
+        try:
+            return self._sink.seen(line.type, line.object)
+        except _UNREADABLE as error:
+            self._pass_over(error)
+            return self._metas.decode(line.object).metadata.resource_version
+
+    def _read_all(self, found: Iterable[msgspec.Raw]) -> Iterator[Any]:
+        for item in found:
+            try:
+                yield self._sink.read(item)
+            except _UNREADABLE as error:
+                self._pass_over(error)
+
+    def _pass_over(self, error: Exception) -> None:
+        """One object that cannot be read must not hide all others."""
+        logger.error("an object of %s cannot be read, it is passed over: %s", self.path, error)

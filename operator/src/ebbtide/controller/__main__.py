@@ -19,12 +19,15 @@ logger = logging.getLogger("ebbtide.controller")
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _NO_NAMESPACE: Final = "default"
+_NESTING: Final = 12_000
+"""The API server takes objects nested 10000 deep; to refuse such a job it must first be read."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the operator; return its exit status."""
     found = _parser().parse_args(arguments)
     logs.set_up(as_json=found.log_format == "json", verbose=found.verbose)
+    sys.setrecursionlimit(_NESTING)
     try:
         return asyncio.run(_run(found))
     except (ConfigurationError, CredentialsError) as error:

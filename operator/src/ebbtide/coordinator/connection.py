@@ -35,6 +35,12 @@ class Connection:
         name = self._writer.get_extra_info("peername")
         return f"{name[0]}:{name[1]}" if name else "unknown"
 
+    @property
+    def host(self) -> str:
+        """The address of the other end."""
+        name = self._writer.get_extra_info("peername")
+        return str(name[0]) if name else ""
+
     def send(self, message: Message) -> None:
         """Queue a message; a reader that is too far behind is cut off."""
         if self._writer.is_closing():

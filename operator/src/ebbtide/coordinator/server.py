@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
+from collections import Counter
 from typing import Final
 
 from ebbtide.coordinator.connection import Connection, Rejected
@@ -17,6 +18,7 @@ from ebbtide.wire.messages import Call, FromWorker, Refused, Register, Reply
 TICK_SECONDS: Final = 0.05
 MAX_STRANGERS: Final = 256  # connections that have not proven themselves yet
 MAX_CONNECTIONS: Final = 8192
+MAX_QUOTE: Final = 300  # characters of a stranger's words in the log
 MAX_CALLS: Final = 64  # of one operator connection at a time
 MAX_WAIT_SECONDS: Final = 60.0  # a status call is answered by then
 OPERATOR_SILENCE_SECONDS: Final = 900.0
@@ -38,7 +40,7 @@ class Server:
         )
         self._links = itertools.count(1)
         self._connections: dict[int, Connection] = {}
-        self._num_strangers = 0
+        self._strangers: dict[Connection, None] = {}  # who has not proven itself, oldest first
         self._changed = asyncio.Event()
         self._told_version = 0
         self._is_closing = False
@@ -93,15 +95,15 @@ class Server:
 
     async def _welcome(self, connection: Connection) -> None:
         is_full = len(self._connections) >= MAX_CONNECTIONS
-        if is_full or self._num_strangers >= MAX_STRANGERS:
+        if is_full or not self._make_room(connection):
             connection.send(Refused(reason="too many connections"))
             connection.close()
             return
         try:
             await self._serve(connection)
         except (FrameError, Rejected, TimeoutError, asyncio.IncompleteReadError) as error:
-            reason = str(error) or type(error).__name__
-            log.info("connection of %s closed: %s", connection.peer, reason)
+            reason = str(error) or type(error).__name__  # may quote what a stranger sent
+            log.info("connection of %s closed: %s", connection.peer, ascii(reason)[:MAX_QUOTE])
         except OSError as error:
             log.info("connection of %s broke: %s", connection.peer, error)
         except Exception:  # outermost: a fault met by one connection must not end the job's others
@@ -109,14 +111,27 @@ class Server:
         finally:
             connection.close()
 
+    def _make_room(self, newcomer: Connection) -> bool:
+        """Where strangers fill all places, the address with the most gives up its oldest."""
+        if len(self._strangers) < MAX_STRANGERS:
+            return True
+        held = Counter(stranger.host for stranger in self._strangers)
+        host, most = held.most_common(1)[0]
+        if most <= held[newcomer.host] + 1:
+            return False
+        oldest = next(stranger for stranger in self._strangers if stranger.host == host)
+        del self._strangers[oldest]
+        oldest.abort()
+        return True
+
     async def _serve(self, connection: Connection) -> None:
-        self._num_strangers += 1
+        self._strangers[connection] = None
         try:
             side = await connection.greet(
                 token=self._settings.token, attempt=self._settings.attempt
             )
         finally:
-            self._num_strangers -= 1
+            self._strangers.pop(connection, None)
         link = next(self._links)
         self._connections[link] = connection
         try:

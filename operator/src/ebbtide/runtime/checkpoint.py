@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -32,10 +33,16 @@ MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
 LEFTOVER_SECONDS: Final = 3600.0
 MAX_MANIFEST: Final = 1 << 16
+MAX_LINEAGE: Final = 1 << 53  # exact in every JSON reader
 _NAME: Final = re.compile(r"step-(\d{1,18})")
 _UNFINISHED: Final = ".saving-"
 _ASIDE: Final = ".damaged-"
 _LOOKS: Final = 10
+# What torch.load raises for a file that is whole but no state of ours.
+_UNREADABLE: Final = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
+    TypeError, UnpicklingError, ValueError,
+)  # fmt: skip
 
 Found = TypeVar("Found")
 
@@ -86,7 +93,8 @@ class Shelf:
         trial = self.path / f".probe-{self._owner}-{os.getpid()}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with trial.open("wb") as file:
+            trial.unlink(missing_ok=True)
+            with trial.open("xb") as file:  # never through a link that somebody laid there
                 file.write(b"ebbtide")
                 file.flush()
                 os.fsync(file.fileno())
@@ -144,7 +152,7 @@ class Shelf:
                 continue
             try:
                 tree = torch.load(folder / STATE, map_location="cpu", weights_only=True)
-            except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+            except _UNREADABLE as error:
                 say(f"checkpoint {folder} can't be read ({error}): going back to the one before it")
                 continue
             return Loaded(manifest=manifest, tree=tree)
@@ -168,7 +176,7 @@ class Shelf:
             file = (folder / STATE).stat()
         except OSError:
             return False
-        if file.st_size != manifest.num_bytes:
+        if not stat.S_ISREG(file.st_mode) or file.st_size != manifest.num_bytes:
             return False
         key = (f"{folder.name}:{manifest.sha256}", file.st_mtime_ns, file.st_size)
         if key not in self._proved:
@@ -246,15 +254,20 @@ class Shelf:
 
 def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of one checkpoint; None when there is none or it says nothing usable."""
+    path = folder / MANIFEST
     try:
-        with (folder / MANIFEST).open("rb") as file:
+        if not path.is_file():
+            return None  # of a pipe, reading would never end
+        with path.open("rb") as file:
             raw = json.loads(file.read(MAX_MANIFEST))
         manifest = Manifest(**raw)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     named = _NAME.fullmatch(folder.name)
     whole = (manifest.step, manifest.lineage, manifest.num_bytes, manifest.format)
     if not all(isinstance(number, int) for number in whole) or manifest.format != FORMAT:
+        return None
+    if not 0 <= manifest.lineage <= MAX_LINEAGE:
         return None
     return manifest if named and int(named[1]) == manifest.step else None
 

@@ -102,9 +102,9 @@ def measure(header: bytes) -> int:
     """Return how many bytes of tensors a header announces."""
     try:
         size = json.loads(header)["bytes"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TreeError(f"not the header of a state: {error}") from error
-    if not isinstance(size, int) or size < 0:
+    if not isinstance(size, int) or not 0 <= size < 1 << 63:
         raise TreeError(f"a state of {size!r} bytes cannot be")
     return size
 

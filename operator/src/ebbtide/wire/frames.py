@@ -59,7 +59,7 @@ class Decoder:
         """Return the message in one frame's body."""
         try:
             return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             msg = f"not a message of this protocol: {error}"
             raise FrameError(msg) from error
 
@@ -71,4 +71,5 @@ def prove(*, token: bytes, nonce: str, side: str) -> str:
 
 def is_proof(digest: str, *, token: bytes, nonce: str, side: str) -> bool:
     """Tell, in constant time, whether a digest proves knowledge of the token."""
-    return hmac.compare_digest(digest, prove(token=token, nonce=nonce, side=side))
+    proof = prove(token=token, nonce=nonce, side=side).encode()
+    return hmac.compare_digest(digest.encode(), proof)  # of texts it takes ASCII only
