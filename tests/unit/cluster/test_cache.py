@@ -1,3 +1,4 @@
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -101,6 +102,15 @@ def test_gpus_are_counted_by_pool_and_node_while_pods_live(pods: PodCache) -> No
     assert (pods.pool_gpus["spot"], pods.node_gpus["a"]) == (2, 2)
 
     pods.drop("team", cached(0).pod.name, cached(0).pod.uid)
+    assert (dict(pods.pool_gpus), dict(pods.node_gpus)) == ({}, {})
+
+
+def test_a_pod_that_only_wears_our_labels_fills_no_pool(pods: PodCache) -> None:
+    worn = cached(0, node="a", gpus=1000)
+    pods.put(dataclasses.replace(worn, job_uid=""))
+    assert (dict(pods.pool_gpus), dict(pods.node_gpus)) == ({}, {})
+
+    pods.drop("team", worn.pod.name, worn.pod.uid)
     assert (dict(pods.pool_gpus), dict(pods.node_gpus)) == ({}, {})
 
 

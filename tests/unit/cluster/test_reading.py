@@ -39,6 +39,7 @@ def test_a_running_pod_is_read_with_its_place_in_the_job() -> None:
         {"ebbtide.dev/replica-type": "dancer"},
         {"ebbtide.dev/replica-index": "-1"},
         {"ebbtide.dev/attempt": "many"},
+        {"ebbtide.dev/attempt": "1" * 20},
     ],
 )
 def test_a_pod_with_labels_that_we_never_write_is_not_ours(labels: dict[str, str]) -> None:

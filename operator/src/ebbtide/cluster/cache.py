@@ -144,8 +144,8 @@ class PodCache:
 
     def _count(self, found: CachedPod, sign: int) -> None:
         pod = found.pod
-        if pod.ended or not pod.gpus:
-            return
+        if pod.ended or not pod.gpus or not found.job_uid:
+            return  # labels alone can be written by anybody: they must not fill a pool
         for counter, where in ((self.pool_gpus, pod.pool), (self.node_gpus, pod.node)):
             counter[where] += sign * pod.gpus
             if not counter[where]:

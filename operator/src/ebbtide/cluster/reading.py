@@ -18,6 +18,7 @@ from ebbtide.core.values.observed import Node, Pod, PodPhase, Role, Taint
 from ebbtide.wire import names
 
 GPU: Final = "nvidia.com/gpu"
+_MOST_DIGITS: Final = 9
 _ROLES: Final = frozenset(str(role) for role in Role)
 _PHASES: Final = {str(phase): phase for phase in PodPhase}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,6 +50,8 @@ def read_pod(shape: PodShape) -> CachedPod | None:
     role = labels.get(names.LABEL_ROLE, "")
     index, attempt = labels.get(names.LABEL_INDEX, ""), labels.get(names.LABEL_ATTEMPT, "")
     if role not in _ROLES or not (index.isdecimal() and attempt.isdecimal()):
+        return None
+    if max(len(index), len(attempt)) > _MOST_DIGITS:  # the ledger could not be stored
         return None
     owner = meta.controller()
     ours = owner is not None and owner.kind == names.TRAINING_JOB

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import kopf
+import msgspec
 
 from ebbtide.cluster.client import Client, Limits, Login
 from ebbtide.cluster.coordinator_client import CoordinatorClient
@@ -193,7 +194,7 @@ class App:
     async def _prime(self, cluster: LiveCluster) -> bool:
         try:
             await cluster.prime()
-        except ClusterError as error:
+        except (ClusterError, msgspec.MsgspecError) as error:  # or a proxy's page in between
             logger.warning("jobs and pools cannot be listed (are the CRDs there?): %s", error)
             return False
         return True
