@@ -13,6 +13,8 @@ import pytest
 
 from world.api import Api, ApiError
 from world.kubelet import HostsFile, Images, Kubelet, NodeShape
+from world.kubelet.detection import find_view
+from world.kubelet.views import View
 from world.network import node_address
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Bench:
     root: Path
     namespace: str
     hosts: HostsFile
-    images: Images = field(default_factory=Images)
+    images: Images
     kubelets: list[Kubelet] = field(default_factory=list)
     running: list[asyncio.Task[None]] = field(default_factory=list)
     subnets: list[int] = field(default_factory=list)
@@ -138,14 +140,31 @@ class Bench:
         pytest.fail(f"the log ended without {words!r}: {seen}")
 
 
+@pytest.fixture(params=[View.OVERLAY])
+def view(request: pytest.FixtureRequest) -> View:
+    """How containers see the machine: as asked for, or the best that the machine allows."""
+    order = list(View)
+    wanted: View = request.param
+    return max(wanted, find_view(), key=order.index)
+
+
 @pytest.fixture
-async def bench(session: Session, namespace: str, tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(
+    session: Session, namespace: str, tmp_path: Path, view: View
+) -> AsyncIterator[Bench]:
     """A namespace of its own; at the end no kubelet may have met an error it did not expect."""
     async with Api(session.kubeconfig) as api:
         await api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         hosts = HostsFile(tmp_path / "hosts")
         following = asyncio.create_task(hosts.run(api))
-        found = Bench(api=api, session=session, root=tmp_path, namespace=namespace, hosts=hosts)
+        found = Bench(
+            api=api,
+            session=session,
+            root=tmp_path,
+            namespace=namespace,
+            hosts=hosts,
+            images=Images(view=view),
+        )
         account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         await found.until(account, lambda account: account is not None)
         yield found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from world.kubelet import Kubelet
 
 NODES = "/api/v1/nodes"
+LIMIT = 20.0
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 WORKS = "trap 'exit 82' TERM; echo up; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo up; while :; do sleep 0.05; done"
@@ -286,15 +287,32 @@ async def test_nothing_is_left_of_a_pod_that_is_gone(bench: Bench, node: Kubelet
     assert list(bench.root.rglob(f"*{pod['metadata']['uid']}*")) == []
 
 
+def find_sleep(running: Any) -> int:
+    """Return the process that a shell becomes a moment after it has said so."""
+    deadline = time.monotonic() + LIMIT
+    while not (pids := running("98765.7", program="sleep")):
+        assert time.monotonic() < deadline, "the container's command does not run"
+        time.sleep(0.01)
+    (pid,) = pids
+    return int(pid)
+
+
 def test_containers_die_with_the_process_that_started_them(tmp_path: Path, running: Any) -> None:
     program = """
 import asyncio, pathlib, sys
+from world.kubelet.detection import find_view
 from world.kubelet.process import Process
 from world.kubelet.sandbox import Sandbox
 
 async def main(folder):
     (folder / "stage").mkdir()
-    box = Sandbox(folder=folder / "stage", table=folder / "t", hostname="h", working_folder="/")
+    box = Sandbox(
+        folder=folder / "stage",
+        table=folder / "t",
+        hostname="h",
+        working_folder="/",
+        view=find_view(),
+    )
     environment = {"PATH": "/usr/bin:/bin"}
     process = Process(["sleep", "98765.7"], box, environment=environment, log=folder / "log")
     print(repr(await process.begin()), flush=True)
@@ -309,13 +327,11 @@ asyncio.run(main(pathlib.Path(sys.argv[1])))
         env={**os.environ, "PYTHONPATH": str(world)},
     ) as owner:
         assert owner.stdout is not None
-        assert owner.stdout.readline() == b"''\n"
-        (pid,) = running("98765.7", program="sleep")
-        watch = os.pidfd_open(pid)
         try:
-            os.kill(owner.pid, signal.SIGKILL)
-            owner.wait()
-            readable, _, _ = select.select([watch], [], [], 5)
+            assert owner.stdout.readline() == b"''\n"
+            watch = os.pidfd_open(find_sleep(running))
         finally:
-            os.close(watch)
+            owner.kill()
+    readable, _, _ = select.select([watch], [], [], 5)
+    os.close(watch)
     assert readable, "the container outlived its owner"

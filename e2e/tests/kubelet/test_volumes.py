@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from world.kubelet.views import View
+
 if TYPE_CHECKING:
     from tests.kubelet.conftest import Bench
     from world.kubelet import Kubelet
+
+
+pytestmark = pytest.mark.parametrize("view", [View.OVERLAY, View.SHARED], indirect=True)
 
 
 def mount(name: str, path: str, **more: Any) -> dict[str, Any]:
