@@ -41,7 +41,7 @@ def test_the_commands_are_a_program_whatever_the_paths_are(view: View) -> None:
     ],
 )
 def test_a_folder_with_mounts_below_it_takes_no_overlay(
-    path: str, view: View, crowded: bool
+    path: str, view: View, *, crowded: bool
 ) -> None:
     text = lay_out(view, submounts=["/srv/a b/data"], targets=[])
     (function,) = [line for line in text.splitlines() if line.startswith("crowded()")]
