@@ -40,7 +40,7 @@ NOT_FOUND: Final = 404
 LOG_TAIL: Final = 4_000
 
 FAST: Final[Mapping[str, Any]] = {
-    "capacityWaitSeconds": 6,
+    "capacityWaitSeconds": 12,
     "nodeLostSeconds": 3,
     "coordinatorGraceSeconds": 60,
     "imageWaitSeconds": 5,

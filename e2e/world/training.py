@@ -114,7 +114,8 @@ class Training:
         pods = [pod for pod in await self.pods() if pod["status"].get("phase") == "Running"]
         pods.sort(key=lambda pod: int(pod["metadata"]["labels"][INDEX_LABEL]))
         machines = [self.world.node(pod["spec"]["nodeName"]) for pod in pods]
-        return [machine for machine in machines if str(machine.pool.market) == market]
+        # A pod whose machine is off goes on as Running until somebody notices.
+        return [m for m in machines if str(m.pool.market) == market and str(m.state) == "running"]
 
     # ---------------------------------------------------------------- waiting and changing
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -142,7 +143,7 @@ class World:
         return kubelet
 
     def _make_slow_images(self, seconds: float) -> Images:
-        return Images(unpullable=self.images.unpullable, pull_seconds=lambda _: seconds)
+        return replace(self.images, pull_seconds=lambda _: seconds)
 
     # ---------------------------------------------------------------- waiting
 

@@ -33,7 +33,9 @@ class Bed:
     async def train(self, *, name: str = "digits", claim: str = "", **changes: Any) -> Training:
         """Apply the digits job with changes and follow it."""
         claim = claim or f"{name}-checkpoints"
-        volume = await provide_claim(self.world, claim)
+        volume = self.world.root / "volumes" / f"{self.world.namespace}-{claim}"
+        if not volume.exists():
+            await provide_claim(self.world, claim)
         manifest = make_digits_job(name=name, claim=claim, **changes)
         job = Training(self.world, manifest, volume=volume, operator=self.operator)
         return await self.stack.enter_async_context(job)

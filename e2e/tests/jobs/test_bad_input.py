@@ -8,6 +8,7 @@ import pytest
 
 from world.installation import CONTENTS
 from world.kubelet import Images
+from world.training import provide_claim
 
 if TYPE_CHECKING:
     from support.bed import Bed, OpenBed
@@ -69,13 +70,25 @@ async def test_exit_0_before_the_work_is_done_is_called_unfinished(bed: Bed) -> 
 async def test_a_checkpoint_path_that_cannot_be_written_is_told_before_the_first_step(
     bed: Bed,
 ) -> None:
-    mount = {"name": "checkpoints", "mountPath": "/checkpoints", "readOnly": True}
-    job = await bed.train(workers=(1, 1), container={"volumeMounts": [mount]})
+    volume = await provide_claim(bed.world, "blocked")
+    (volume / "runs").write_text("a file, where a folder should be")
+    checkpoint = {"path": "/checkpoints/runs"}
+    job = await bed.train(workers=(1, 1), claim="blocked", checkpoint=checkpoint)
     await job.until_true("Stalled")
 
     assert job.condition("Stalled")["reason"] == "CheckpointNotWritable"
-    assert "/checkpoints" in job.condition("Stalled")["message"]
+    assert "/checkpoints/runs" in job.condition("Stalled")["message"]
     assert job.step == 0
+
+
+async def test_a_read_only_mount_is_named_before_anything_is_made(bed: Bed) -> None:
+    mount = {"name": "checkpoints", "mountPath": "/checkpoints", "readOnly": True}
+    job = await bed.train(container={"volumeMounts": [mount]})
+    await job.until_true("Stalled")
+
+    assert job.condition("Stalled")["reason"] == "InvalidSpec"
+    assert "volumeMounts" in job.condition("Stalled")["message"]
+    assert await job.pods() == []
 
 
 async def test_a_pool_that_does_not_exist_is_named(bed: Bed) -> None:

@@ -65,7 +65,7 @@ async def test_an_operator_killed_between_a_pod_and_its_status_makes_no_second_o
         "digits-worker-0-1",
         "digits-worker-1-1",
         "digits-worker-1-2",
-    ]
+    ], await job.describe()
     check_whole(job, revocations=1)
     check_equal(job, await undisturbed(bed, workers=2))
 
@@ -150,7 +150,10 @@ async def test_one_worker_may_run_several_processes(bed: Bed) -> None:
     await job.until_step(10)
     [machine, *_] = await job.machines()
     bed.world.revoke("power-loss", node=machine.name)
-    await job.until(lambda job: job.counter("revocations") == 1, what="counted")
+    await job.until(
+        lambda job: job.counter("revocations") == 1 and job.status["replicas"]["ready"] == 2,
+        what="whole again",
+    )
     report = await ask_coordinator(job)
     await job.until_over()
 

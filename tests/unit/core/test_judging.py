@@ -152,13 +152,22 @@ def test_b004_an_init_container_that_fails_is_named() -> None:
 
 
 def test_b004_an_init_container_lost_with_its_node_is_a_revocation() -> None:
-    pod = make_pod(phase=PodPhase.PENDING, started=False)
+    pod = make_pod(phase=PodPhase.PENDING, started=False, bound_since=at(0))
 
     assert verdict(pod, gone=True) is Verdict.REVOCATION
 
 
 def test_b002_a_node_that_is_gone_takes_its_running_pod_along() -> None:
     assert verdict(make_pod(), gone=True) is Verdict.REVOCATION
+
+
+@pytest.mark.parametrize(("now", "expected"), [(4, None), (5, Verdict.REVOCATION)])
+def test_a_node_that_is_not_known_yet_is_not_taken_for_gone(
+    now: float, expected: Verdict | None
+) -> None:
+    pod = make_pod(phase=PodPhase.PENDING, started=False, bound_since=at(0))
+
+    assert verdict(pod, gone=True, now=now) is expected
 
 
 def test_b002_a_node_back_from_another_boot_has_lost_its_pod() -> None:

@@ -124,6 +124,7 @@ def _next_look(this: Pass, outcome: Outcome, *, zombie: timedelta | None) -> tim
         timers.append(zombie)
     if this.report is not None and this.report.training:
         timers.append(this.settings.progress_interval)
+    timers += [sign.recheck for sign in this.signs.values() if sign.recheck is not None]
     timers += [
         sign.since + this.settings.node_lost - this.now
         for sign in this.signs.values()

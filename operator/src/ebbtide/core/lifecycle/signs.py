@@ -8,7 +8,7 @@ for `nodeLostSeconds`.
 
 import enum
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from ebbtide.core.values.observed import Node, Pod
@@ -33,6 +33,10 @@ GOING_AWAY: Final = frozenset(
 CERTAIN: Final = frozenset({"aws-node-termination-handler/spot-itn"})
 
 
+NEWS_LAG: Final = timedelta(seconds=5)
+"""How long a pod may be known to be bound to a node that is not known yet."""
+
+
 class Outlook(enum.Enum):
     """What is to be expected of the node under a pod."""
 
@@ -50,6 +54,7 @@ class Sign:
     text: str = ""
     since: datetime | None = None  # NOT_READY: when it began
     certain: bool = False  # WARNED: the node will be gone when its notice is over
+    recheck: timedelta | None = None  # when to look again although nothing may change
 
 
 HEALTHY: Final = Sign(outlook=Outlook.HEALTHY)
@@ -59,6 +64,8 @@ def read_sign(pod: Pod, node: Node | None, *, now: datetime, settings: Settings)
     """Tell what is to be expected of the node that a pod is bound to."""
     if not pod.node:
         return HEALTHY
+    if node is None and _is_just_bound(pod, now=now):
+        return Sign(outlook=Outlook.HEALTHY, recheck=NEWS_LAG)
     if node is None:
         return Sign(outlook=Outlook.LOST, text=f"node {pod.node} is gone")
     if pod.boot_id and node.boot_id and pod.boot_id != node.boot_id:
@@ -72,6 +79,11 @@ def read_sign(pod: Pod, node: Node | None, *, now: datetime, settings: Settings)
     if node.unschedulable:
         return Sign(outlook=Outlook.WARNED, text=f"node {node.name} is cordoned")
     return HEALTHY
+
+
+def _is_just_bound(pod: Pod, *, now: datetime) -> bool:
+    """Tell whether news of the pod's node may still be on its way: they come in another watch."""
+    return not pod.started and (pod.bound_since is None or now - pod.bound_since < NEWS_LAG)
 
 
 def is_going_away(node: Node | None) -> bool:
