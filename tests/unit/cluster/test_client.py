@@ -278,3 +278,28 @@ async def test_a_throttled_client_does_not_wait_for_ever(
 
     assert len(sleeps.seconds) == 1
     assert 0.0 < sleeps.seconds[0] <= most
+
+
+async def test_a_new_login_breaks_no_request_that_is_under_way(tmp_path: Path) -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("/slow"):
+            arrived.set()
+            await go_on.wait()
+            return web.json_response({})
+        known = request.headers.get("Authorization") == "Bearer second"
+        return web.json_response({}) if known else refusal(401)
+
+    async with serving(answer) as port:
+        login = Login(kubeconfig=kubeconfig(tmp_path, port))
+        async with Client(login, sleep=Sleeps()) as client:
+            slow = asyncio.create_task(client.read(f"{PODS}/slow"))
+            await arrived.wait()
+            kubeconfig(tmp_path, port, word="second")
+
+            # All are refused at once and all want a new login.
+            await asyncio.gather(*(client.read(f"{PODS}/{number}") for number in range(20)))
+
+            go_on.set()
+            assert await slow == b"{}"

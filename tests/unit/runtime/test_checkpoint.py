@@ -288,19 +288,10 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(shelf: Shelf, name: str
     assert loaded_step(shelf) == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("[" * 60_000, id="nested"),
-        pytest.param(json.dumps({"lineage": 10**30}), id="a lineage beyond all"),
-        pytest.param(json.dumps({"lineage": -1}), id="a lineage below all"),
-    ],
-)
+@pytest.mark.parametrize("text", ["[" * 60_000, '{"step": ' + "1" * 5000 + "}"])
 def test_a_manifest_made_to_harm_is_passed_over(shelf: Shelf, text: str) -> None:
     save(shelf, 1)
     save(shelf, 2)
-    path = folder(shelf, 2) / "manifest.json"
-    before = json.loads(path.read_text())
-    path.write_text(json.dumps({**before, **json.loads(text)}) if text[0] == "{" else text)
+    (folder(shelf, 2) / "manifest.json").write_text(text)
 
     assert loaded_step(shelf) == 1

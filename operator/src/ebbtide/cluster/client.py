@@ -77,6 +77,35 @@ async def load_configuration(login: Login) -> Configuration:
     return configuration
 
 
+class _Session:
+    """One login. When it is replaced, requests that began on it are let end before it closes."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._api = ApiClient(configuration=configuration)
+        # Without discovery: we know our paths, and need its request() only.
+        self._dynamic: Any = DynamicClient(self._api)
+        self._num_uses = 0
+        self._is_old = False
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[Any]:
+        self._num_uses += 1
+        try:
+            yield self._dynamic
+        finally:
+            self._num_uses -= 1
+            if self._is_old and not self._num_uses:
+                await self.close()
+
+    async def retire(self) -> None:
+        self._is_old = True
+        if not self._num_uses:
+            await self.close()
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
 class Client:
     """An asynchronous context manager; made once per process."""
 
@@ -93,25 +122,31 @@ class Client:
         self._chance = chance or random.Random()  # noqa: S311 -- jitter, not a secret
         self._sleep = sleep
         self._gate = asyncio.Semaphore(self.limits.concurrency)
-        self._api: ApiClient | None = None
-        self._dynamic: Any = None
+        self._logging_in = asyncio.Lock()
+        self._session: _Session | None = None
 
     async def __aenter__(self) -> Self:
-        await self._log_in()
+        await self._log_in(instead_of=None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._api is not None:
-            await self._api.close()
-            self._api = self._dynamic = None
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
-    async def _log_in(self) -> None:
-        configuration = await load_configuration(self._login)
-        old, self._api = self._api, ApiClient(configuration=configuration)
-        # Without discovery: we know our paths, and need its request() only.
-        self._dynamic = DynamicClient(self._api)
-        if old is not None:
-            await old.close()
+    async def _log_in(self, *, instead_of: _Session | None) -> None:
+        async with self._logging_in:
+            old = self._session
+            if old is not instead_of:
+                return  # another request that was refused has done so
+            self._session = _Session(await load_configuration(self._login))
+            if old is not None:
+                await old.retire()
+
+    def _standing(self) -> _Session:
+        if self._session is None:
+            raise errors.UnavailableError("the client is closed")
+        return self._session
 
     async def read(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
         """Fetch an object or a page of a list."""
@@ -148,29 +183,32 @@ class Client:
             sock_connect=self.limits.request_seconds,
             sock_read=self.limits.silent_seconds,
         )
-        try:
-            response = await self._request("get", path, params=params, timeout=seconds)
-        except ApiException as error:
-            raise wrap(error, path) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _no_answer("watch", path, error) from error
-        try:
-            yield response.content
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _no_answer("watch", path, error) from error
-        finally:
-            response.close()
+        async with self._standing().use() as api:
+            try:
+                response = await _request(api, "get", path, params=params, timeout=seconds)
+            except ApiException as error:
+                raise wrap(error, path) from error
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise _no_answer("watch", path, error) from error
+            try:
+                yield response.content
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise _no_answer("watch", path, error) from error
+            finally:
+                response.close()
 
     async def _send(self, method: str, path: str, **options: Any) -> bytes:
         delay = self.limits.first_delay
         for attempt in range(1, self.limits.attempts + 1):
+            session = self._standing()
             try:
                 async with self._gate:
-                    return await self._once(method, path, **options)
+                    session = self._standing()
+                    return await self._once(session, method, path, **options)
             except errors.CredentialsError:
                 if attempt == self.limits.attempts:
                     raise
-                await self._log_in()
+                await self._log_in(instead_of=session)
             except errors.UnavailableError as error:
                 if attempt == self.limits.attempts:
                     raise
@@ -179,36 +217,38 @@ class Client:
                 delay = min(delay * 2, self.limits.longest_delay)
         raise errors.UnavailableError(f"{method} {path} was never tried")
 
-    async def _once(self, method: str, path: str, **options: Any) -> bytes:
+    async def _once(self, session: _Session, method: str, path: str, **options: Any) -> bytes:
         seconds = aiohttp.ClientTimeout(total=self.limits.request_seconds)
         try:
-            response = await self._request(method, path, timeout=seconds, **options)
-            body: bytes = await response.read()
-            return body
+            async with session.use() as api:
+                response = await _request(api, method, path, timeout=seconds, **options)
+                body: bytes = await response.read()
+                return body
         except ApiException as error:
             raise wrap(error, path) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _no_answer(method, path, error) from error
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 -- handed to the transport as it is
-        body: Mapping[str, Any] | None = None,
-        params: Mapping[str, str] | None = None,
-        content_type: str = JSON,
-    ) -> Any:
-        return await self._dynamic.request(
-            method,
-            path,
-            body=body,
-            query_params=list((params or {}).items()),
-            content_type=content_type,
-            serialize=False,
-            _request_timeout=timeout,
-        )
+
+async def _request(
+    api: Any,
+    method: str,
+    path: str,
+    *,
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 -- handed to the transport as it is
+    body: Mapping[str, Any] | None = None,
+    params: Mapping[str, str] | None = None,
+    content_type: str = JSON,
+) -> Any:
+    return await api.request(
+        method,
+        path,
+        body=body,
+        query_params=list((params or {}).items()),
+        content_type=content_type,
+        serialize=False,
+        _request_timeout=timeout,
+    )
 
 
 def _no_answer(method: str, path: str, error: BaseException) -> errors.UnavailableError:

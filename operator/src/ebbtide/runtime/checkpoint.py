@@ -33,7 +33,6 @@ MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
 LEFTOVER_SECONDS: Final = 3600.0
 MAX_MANIFEST: Final = 1 << 16
-MAX_LINEAGE: Final = 1 << 53  # exact in every JSON reader
 _NAME: Final = re.compile(r"step-(\d{1,18})")
 _UNFINISHED: Final = ".saving-"
 _ASIDE: Final = ".damaged-"
@@ -266,8 +265,6 @@ def read_manifest(folder: Path) -> Manifest | None:
     named = _NAME.fullmatch(folder.name)
     whole = (manifest.step, manifest.lineage, manifest.num_bytes, manifest.format)
     if not all(isinstance(number, int) for number in whole) or manifest.format != FORMAT:
-        return None
-    if not 0 <= manifest.lineage <= MAX_LINEAGE:
         return None
     return manifest if named and int(named[1]) == manifest.step else None
 
