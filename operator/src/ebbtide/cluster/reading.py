@@ -18,7 +18,7 @@ from ebbtide.core.values.observed import Node, Pod, PodPhase, Role, Taint
 from ebbtide.wire import names
 
 GPU: Final = "nvidia.com/gpu"
-_MOST_DIGITS: Final = 9
+_MOST_DIGITS: Final = 6  # generations are attempts times a million, and fit into the status
 _ROLES: Final = frozenset(str(role) for role in Role)
 _PHASES: Final = {str(phase): phase for phase in PodPhase}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
