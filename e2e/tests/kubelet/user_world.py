@@ -21,7 +21,9 @@ from world.world import World
 
 SCRIPT = """
 trap 'echo told to go; exit 82' TERM
-hostname; echo kept >/volume/file; echo gone >/tmp/file && echo gone >/run/file && echo written
+hostname; echo kept >/volume/file
+for folder in /tmp /var/tmp /run /root ''; do echo gone >$folder/file && cat $folder/file; done
+echo written
 while :; do sleep 0.1; done
 """
 
