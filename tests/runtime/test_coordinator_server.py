@@ -23,6 +23,7 @@ from ebbtide.wire.messages import (
     Answer,
     Challenge,
     Idle,
+    Reached,
     Refused,
     Register,
     ToWorker,
@@ -191,6 +192,7 @@ async def test_a_strangers_garbage_closes_only_its_own_connection(
         pytest.param(struct.pack(">I", 5) + b"nope!", id="no JSON"),
         pytest.param(struct.pack(">I", (1 << 20) + 1), id="an oversized frame"),
         pytest.param(encode(Idle(generation=0, step=0, holds_state=True))[:-1] + b"!", id="broken"),
+        pytest.param(encode(Reached(step=10**400)), id="a number beyond all"),
     ],
 )
 async def test_a_members_garbage_loses_that_member_alone(frame: bytes) -> None:

@@ -11,12 +11,18 @@ A *process* is one rank-to-be: (worker, local rank). A process is *busy* while i
 and *idle* when it holds still at a step boundary (or has never trained), ready to be put into one.
 """
 
+from typing import Annotated
+
 import msgspec
 
 PROTOCOL = 1
 MAX_NAME = 253
 MAX_TEXT = 4096
 MAX_MEMBERS = 4096
+LARGEST = 10**12  # as in the API: what is larger could not be stored in a status, nor counted with
+
+Number = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Message(
@@ -75,29 +81,29 @@ class Register(Message, tag="register", frozen=True):
     """I am here. A process that registers again says what it is in the middle of."""
 
     worker: str  # the pod's name
-    index: int
-    attempt: int
-    local_rank: int
-    processes: int  # how many the worker runs
+    index: Number
+    attempt: Number
+    local_rank: Number
+    processes: Number  # how many the worker runs
     address: str
-    store_port: int  # its TCPStore server, used when it hosts a generation
+    store_port: Number  # its TCPStore server, used when it hosts a generation
     pool: str = ""
     node: str = ""
     gpu: str = ""
-    generation: int = 0  # the one it is busy in; 0 = idle
+    generation: Number = 0  # the one it is busy in; 0 = idle
     members: tuple[str, ...] = ()  # worker names of that generation
-    step: int = 0
+    step: Number = 0
     holds_state: bool = False
-    checkpoint_step: int = -1  # newest valid checkpoint it can see; -1 = none
+    checkpoint_step: Number = -1  # newest valid checkpoint it can see; -1 = none
     checkpoint_error: str = ""  # why the checkpoint path cannot be written
 
 
 class Heartbeat(Message, tag="heartbeat", frozen=True):
     """Every `WorkSpec.heartbeat` seconds, from the side thread."""
 
-    generation: int
-    step: int
-    beats: int = 0  # how many `Beat`s came over this connection: shows that a "no duty" was read
+    generation: Number
+    step: Number
+    beats: Number = 0  # how many `Beat`s came over this connection: shows that a "no duty" was read
     step_age: float = 0.0  # seconds since that step was applied
     step_seconds: float = 0.0
     compute_seconds: float = 0.0
@@ -108,26 +114,26 @@ class Heartbeat(Message, tag="heartbeat", frozen=True):
 class Idle(Message, tag="idle", frozen=True):
     """I hold still: at a boundary after `Reform`, after a broken collective, or as a newcomer."""
 
-    generation: int  # the one it came from; 0 = none
-    step: int  # steps applied to the state it holds
+    generation: Number  # the one it came from; 0 = none
+    step: Number  # steps applied to the state it holds
     holds_state: bool
     step_age: float = 0.0  # seconds since that step was applied
-    checkpoint_step: int = -1
+    checkpoint_step: Number = -1
     checkpoint_error: str = ""
 
 
 class Broken(Message, tag="broken", frozen=True):
     """A collective of this generation failed here. `Idle` follows when the process holds still."""
 
-    generation: int
+    generation: Number
     error: str = ""
 
 
 class Formed(Message, tag="formed", frozen=True):
     """The process group stands and the state is the source's."""
 
-    generation: int
-    step: int
+    generation: Number
+    step: Number
 
 
 class Leaving(Message, tag="leaving", frozen=True):
@@ -139,29 +145,29 @@ class Leaving(Message, tag="leaving", frozen=True):
 class Left(Message, tag="left", frozen=True):
     """The last word before exit 82."""
 
-    step: int
-    saved_step: int = -1  # what the urgent checkpoint saved; -1 = not needed or did not fit
+    step: Number
+    saved_step: Number = -1  # what the urgent checkpoint saved; -1 = not needed or did not fit
 
 
 class CheckpointCommitted(Message, tag="checkpoint-committed", frozen=True):
     """A checkpoint is durable and visible."""
 
-    step: int
+    step: Number
     seconds: float
-    bytes: int
+    bytes: Size
 
 
 class CheckpointFailed(Message, tag="checkpoint-failed", frozen=True):
     """A save did not come through; the last good one is untouched."""
 
-    step: int
+    step: Number
     error: str
 
 
 class Reached(Message, tag="reached", frozen=True):
     """The last step is applied. The process waits in the loop until `Released`."""
 
-    step: int
+    step: Number
 
 
 # ---------------------------------------------------------------- coordinator -> worker process
