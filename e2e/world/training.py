@@ -111,7 +111,12 @@ class Training:
 
     async def machines(self, *, market: str = "Spot") -> list[Machine]:
         """Return the machines of one market that carry running workers, lowest index first."""
-        pods = [pod for pod in await self.pods() if pod["status"].get("phase") == "Running"]
+        pods = [
+            pod
+            for pod in await self.pods()
+            if pod["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in pod["metadata"]
+        ]
         pods.sort(key=lambda pod: int(pod["metadata"]["labels"][INDEX_LABEL]))
         machines = [self.world.node(pod["spec"]["nodeName"]) for pod in pods]
         # A pod whose machine is off goes on as Running until somebody notices.

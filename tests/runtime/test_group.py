@@ -82,6 +82,14 @@ def test_forming_with_a_member_that_died_meanwhile_can_be_broken_off(
     assert seen["total"] == 1.0
 
 
+def test_a_connection_that_escaped_does_not_hold_the_break_up(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    seen = play(nursery, tmp_path, scene="escaped_connection", world=2)
+
+    assert 1.0 < seen[0]["break"] < 4.0
+
+
 def test_large_states_are_sent_whole(nursery: Nursery, tmp_path: Path) -> None:
     seen = play(nursery, tmp_path, scene="send_state", world=3)
 

@@ -94,6 +94,21 @@ def late_order(rank: Rank) -> None:
     rank.seen["total"] = rank.total()
 
 
+def escaped_connection(rank: Rank) -> None:
+    """Break a generation of whose connections none was taken hold of."""
+    rank.form(1)
+    rank.total()
+    if rank.rank == 1:
+        while not (rank.folder / "over").exists():
+            time.sleep(0.01)
+        return
+    for connection in rank.group._held:
+        connection.close()
+    rank.group._held = []
+    rank.seen["break"] = rank.time_break()
+    (rank.folder / "over").touch()
+
+
 def missing_member(rank: Rank) -> None:
     """Form with one rank that never comes, until the order to break."""
     rank.form(1)
@@ -150,7 +165,14 @@ def send_state(rank: Rank) -> None:
 
 SCENES = {
     scene.__name__: scene
-    for scene in (again_and_again, late_order, missing_member, unreachable_member, send_state)
+    for scene in (
+        again_and_again,
+        late_order,
+        escaped_connection,
+        missing_member,
+        unreachable_member,
+        send_state,
+    )
 }
 
 

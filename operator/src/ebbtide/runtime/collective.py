@@ -20,6 +20,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported
 from ebbtide.runtime import sockets
 from ebbtide.runtime.building import FORMING, Building, Seat, first_line
 from ebbtide.runtime.errors import CollectiveBroken
+from ebbtide.runtime.watchdog import Watchdog, leave_now
 
 # Death and cut networks are noticed otherwise; this only ends a wait on a script gone astray.
 WAITING: Final = timedelta(minutes=10)
@@ -47,12 +48,15 @@ class Group:
         self._device = dist.ProcessGroupGloo.create_device(hostname=address)
         self._lock = threading.Lock()
         self._seat: Seat | None = None
+        self._closed: Seat | None = None  # the one that was closed last
         self._backend: Any = None  # a ProcessGroupGloo; torch's stubs know only half of it
         self._store: Any = None
         self._held: list[socket.socket] = []
         self._before: dict[str, int] | None = None  # set while forming
         self._wake = threading.Event()
         self._broken = 0  # the largest generation that must not go on
+        self._closing = False
+        self._watchdog = Watchdog(overdue=self._is_overdue, shut=self._shut_all, leave=leave_now)
 
     @property
     def seat(self) -> Seat | None:
@@ -106,9 +110,10 @@ class Group:
         options.reduceOp = dist.ReduceOp.SUM
         options.timeout = WAITING
         try:
-            works = [self._standing().allreduce([tensor], options) for tensor in tensors]
-            for work in works:
-                work.wait()
+            with self._watchdog.watching():
+                works = [self._standing().allreduce([tensor], options) for tensor in tensors]
+                for work in works:
+                    work.wait()
         except RuntimeError as error:
             self._give_up(error)
         self._check()
@@ -122,8 +127,9 @@ class Group:
         options.timeout = WAITING
         flat = tensor.view(-1)
         try:
-            for start in range(0, flat.numel(), CHUNK):
-                self._standing().broadcast([flat[start : start + CHUNK]], options).wait()
+            with self._watchdog.watching():
+                for start in range(0, flat.numel(), CHUNK):
+                    self._standing().broadcast([flat[start : start + CHUNK]], options).wait()
         except RuntimeError as error:
             self._give_up(error)
 
@@ -140,10 +146,25 @@ class Group:
         """Drop the group, if there is one. Its connections are gone afterwards."""
         with self._lock:
             self._shut()
-            backend, store = self._backend, self._store
+            backend, store, self._closed = self._backend, self._store, self._seat
             self._backend = self._store = self._seat = self._before = None
-        # Joins gloo's threads (some milliseconds), so outside of the lock.
-        del backend, store
+        self._closing = True
+        with self._watchdog.watching():
+            # Joins gloo's threads (some milliseconds), so outside of the lock.
+            del backend, store
+        self._closing = False
+
+    def _is_overdue(self) -> bool:
+        """Tell whether a call that goes on belongs to a generation that is over."""
+        seat = self._seat
+        return self._closing or (seat is not None and self.is_broken(seat.generation))
+
+    def _shut_all(self) -> None:
+        """Shut every connection to the members of the generation that does not end."""
+        with self._lock:
+            seat = self._closed if self._closing else self._seat
+            if seat is not None:
+                sockets.shut(sockets.hold_new({}, addresses=seat.addresses, spared=self._spared))
 
     def _shut(self) -> None:
         """With the lock held: shut what is ours, also what is just being made."""

@@ -4,6 +4,7 @@ Imports what training will need, before the fork, so that no process pays for it
 A list of modules, not a trial step: computing would start threads, and a fork keeps only one.
 """
 
+import atexit
 import gc
 import importlib
 import os
@@ -37,6 +38,7 @@ def preload(modules: Iterable[str] = MODULES) -> None:
     finally:
         gc.enable()
     gc.freeze()  # what a fork shares stays shared: the collector never touches it
+    atexit.register(gc.unfreeze)  # or extension modules complain of leaks at the end
     if chosen is None:
         del os.environ[ENV_THREADS]
     else:
