@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide.core.step import step
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, DeletePod, Tell
+from ebbtide.core.values.observed import CoordinatorView
 from support.builders import ON_DEMAND, SPOT, make_job, make_pool
 from support.stage import NAMES, Stage, on_stage, workers
 
@@ -195,6 +197,34 @@ def test_an_evicted_pod_whose_object_is_gone_already_is_still_a_revocation(*, en
 
     assert stage.status.counters.revocations == 1
     assert stage.status.counters.restarts == 0
+
+
+def test_a_fresh_operator_waits_for_the_coordinator_s_word_before_it_decides() -> None:
+    stage = on_stage()
+    stage.lose_node("node-of-digits-worker-1-1")
+    stage.settle()
+    pods = tuple(replace(pod, ip="10.0.0.1") for pod in stage.pods.values())
+    look = replace(stage.observe(), pods=pods, coordinator=CoordinatorView())
+
+    decision = step(look, now=stage.now, settings=stage.settings)
+
+    assert decision.actions == ()
+    assert decision.status == stage.status
+    assert decision.requeue_after is not None
+
+
+def test_no_replacement_goes_while_nobody_knows_whether_the_older_one_is_there() -> None:
+    stage = on_stage()
+    stage.warn_node("node-of-digits-worker-1-1")
+    stage.settle()
+    stage.reprieve_node("node-of-digits-worker-1-1")
+    error = CoordinatorView(error="no route", heard=stage.now)
+    look = replace(stage.observe(), coordinator=error)
+
+    decision = step(look, now=stage.now, settings=stage.settings)
+
+    assert decision.status is not None
+    assert decision.status.attempts["worker-1"].retired == ()
 
 
 def test_running_does_not_flap_while_enough_members_re_form() -> None:

@@ -38,12 +38,13 @@ from ebbtide.core.planner.fixed_size import FixedSize, fix_size
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Action, Decision, DeleteJob, Event, MarkBoot
 from ebbtide.core.values.job import BrokenJob, Job
-from ebbtide.core.values.observed import Observed, Role
+from ebbtide.core.values.observed import Observed, PodPhase, Role
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import Attempts
 from ebbtide.wire.messages import WorkSpec
 from ebbtide.wire.names import CONTROLLER
 
+LOOK_SOON = timedelta(seconds=1)
 RETRY_REJECTED = timedelta(seconds=30)
 
 
@@ -70,8 +71,26 @@ def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
         return Decision()  # the garbage collector does the rest, with or without us
     if is_over(observed.status):
         return _after_the_end(observed, job, now=now, settings=settings)
+    if _is_partial(observed):
+        return Decision(status=observed.status, requeue_after=LOOK_SOON)
     this = _begin(observed, job, now=now, settings=settings)
     return conclude(this, _branch(this))
+
+
+def _is_partial(observed: Observed) -> bool:
+    """
+    Tell whether a job that trains is being looked at before its coordinator could be asked.
+
+    So it is right after the operator has started: deciding then would take members for strangers.
+    The link to the coordinator answers, or says why not, within seconds.
+    """
+    view = observed.coordinator
+    asked = view.report is not None or view.error or view.heard is not None
+    there = any(
+        pod.role is Role.COORDINATOR and pod.phase is PodPhase.RUNNING and pod.ip
+        for pod in observed.pods
+    )
+    return there and not asked and observed.status.is_true(reasons.RUNNING)
 
 
 def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -> Pass:

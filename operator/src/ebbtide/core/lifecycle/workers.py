@@ -23,6 +23,7 @@ from ebbtide.core.values.status import Attempts
 from ebbtide.wire.messages import Report, WorkSpec
 
 GOING: frozenset[str] = frozenset({"lost", "left", "leaving"})  # in the coordinator's words
+PRESENT: frozenset[str] = frozenset({"member", "spare", "joining"})
 FIRST_STUMBLE = timedelta(seconds=1)
 LONGEST_STUMBLE = timedelta(seconds=60)
 
@@ -61,6 +62,11 @@ class Crew:
     def is_member(self, pod: Pod) -> bool:
         """Tell whether a pod is a member of the newest generation."""
         return pod.name in members_now(self.report)
+
+    def is_present(self, pod: Pod) -> bool:
+        """Tell whether the coordinator has the pod's worker at hand."""
+        workers = self.report.workers if self.report is not None else ()
+        return any(w.worker == pod.name and w.state in PRESENT for w in workers)
 
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
@@ -130,9 +136,10 @@ def _staff_index(
     key = f"{Role.WORKER}-{index}"
     _settle(key, live, crew=crew, out=out)
     sound = [pod for pod in live if not crew.risk(pod)]
-    if len(sound) > 1:
+    present = [pod for pod in sound if crew.is_present(pod)]
+    if len(sound) > 1 and present:  # nobody goes before it is known that another one is there
         # The member stays; among equals the older, which has more of its work done.
-        keep = min(sound, key=lambda pod: (not crew.is_member(pod), pod.attempt))
+        keep = min(present, key=lambda pod: (not crew.is_member(pod), pod.attempt))
         for pod in sound:
             if pod is not keep:
                 out.retire(pod)
