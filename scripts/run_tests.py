@@ -22,6 +22,7 @@ from typing_extensions import override
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / ".run" / "tests"
 TEAR_DOWN_SECONDS = 60
+MOST_SECOND_CHANCES = 4
 # What needs an API server and no nodes: all that can run on a cluster that is not ours to break.
 ON_ANY_CLUSTER = "e2e/tests/api"
 
@@ -35,6 +36,8 @@ class Part:
     options: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     """The command that makes what only this part needs."""
+    second_chance: bool = False
+    """Run its failures once more: these tests race real processes on a machine that others use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +66,19 @@ PARTS = (
     Part(name="unit", folder="tests/unit", options=("-n", "2")),
     Part(name="laws", folder="tests/laws", options=("-n", "2")),
     Part(name="handlers", folder="tests/handlers"),
-    Part(name="runtime", folder="tests/runtime", options=("--timeout=120",)),
+    Part(
+        name="runtime",
+        folder="tests/runtime",
+        options=("--timeout=120",),
+        second_chance=True,
+    ),
     # One control plane for all of them, in this process's network: never distributed.
     Part(
         name="e2e",
         folder="e2e/tests",
         options=("-v", "-p", "no:xdist", "--timeout=300"),
         prepare=("make", "--no-print-directory", "system", "controlplane"),
+        second_chance=True,
     ),
 )
 
@@ -90,6 +99,19 @@ def tally_of(report: Path) -> Tally:
             num_skipped=num_skipped,
         )
     return total
+
+
+def failures_in(report: Path) -> list[str]:
+    """The names of the tests that failed, by pytest's JUnit report."""
+    try:
+        cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - our own pytest wrote it
+    except (OSError, ET.ParseError):
+        return []
+    return [
+        case.get("name", "?")
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
 
 
 def judged(tally: Tally, *, status: int) -> Tally:
@@ -153,8 +175,21 @@ def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
         return Tally(num_failed=1)
     report = REPORTS / f"{part.name}.xml"
     report.unlink(missing_ok=True)
-    status = run(command_for(part, coverage=coverage, extra=extra))
-    return judged(tally_of(report), status=status)
+    command = command_for(part, coverage=coverage, extra=extra)
+    status = run(command)
+    tally = judged(tally_of(report), status=status)
+    if not part.second_chance or not 0 < tally.num_failed <= MOST_SECOND_CHANCES:
+        return tally
+    unsteady = failures_in(report)
+    print(f"\n== {part.name}: once more what failed: {', '.join(unsteady)}", flush=True)
+    report.unlink(missing_ok=True)
+    status = run([*command, "--last-failed", "--last-failed-no-failures=none"])
+    again = judged(tally_of(report), status=status)
+    settled = [name for name in unsteady if name not in failures_in(report)]
+    if again.num_failed == 0 and again.num_passed == tally.num_failed:
+        print(f"UNSTEADY, passed only the second time: {', '.join(settled)}", flush=True)
+        return replace(tally, num_passed=tally.num_passed + again.num_passed, num_failed=0)
+    return tally
 
 
 def selected(names: list[str]) -> list[Part]:

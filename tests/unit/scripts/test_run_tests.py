@@ -146,3 +146,44 @@ def test_decisions_have_the_higher_floor() -> None:
 
 def test_an_empty_package_is_covered() -> None:
     assert floors.Covered().percent == 100.0
+
+
+FLAKY = """
+import pathlib
+
+
+def test_steady():
+    pass
+
+
+def test_only_the_second_time():
+    mark = pathlib.Path(__file__).with_name("tried")
+    tried = mark.exists()
+    mark.touch()
+    assert tried
+
+
+def test_broken():
+    assert {broken}
+"""
+
+
+@pytest.mark.parametrize(("broken", "num_failed"), [("True", 0), ("False", 2)])
+def test_what_fails_twice_fails_and_what_passes_then_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    broken: str,
+    num_failed: int,
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_one.py").write_text(FLAKY.format(broken=broken), encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
+    part = run_tests.Part(name="e2e", folder="tests", second_chance=True)
+
+    tally = run_tests.run_part(part, coverage=False, extra=[])
+
+    assert tally.num_failed == num_failed
+    assert ("UNSTEADY" in capsys.readouterr().out) is (num_failed == 0)
