@@ -124,9 +124,11 @@ main() {
     with_progress "installing uv" tried_thrice "$VENV/bin/python" -m pip install --quiet \
       --disable-pip-version-check --no-deps --require-hashes -r requirements/bootstrap.txt
   fi
+  # Compiled once, here: a worker in a container throws away what it compiles, and importing torch
+  # from source costs each of them twice the time.
   with_progress "installing the locked packages (torch is large: minutes the first time)" \
     tried_thrice "$VENV/bin/uv" pip sync "${quiet[@]}" --system-certs --require-hashes \
-    requirements/dev.txt
+    --compile-bytecode requirements/dev.txt
   with_progress "installing ebbtide, editable" \
     "$VENV/bin/uv" pip install --quiet --system-certs --no-deps --no-build-isolation --editable .
   printf '%s\n' "$wanted" >"$STAMP"
