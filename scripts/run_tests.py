@@ -63,7 +63,8 @@ class Tally:
 # In the order of `all`: what is quick and often wrong comes first.
 PARTS = (
     Part(name="architecture", folder="tests/architecture"),
-    Part(name="unit", folder="tests/unit", options=("-n", "2")),
+    # A few of them start processes and send them signals.
+    Part(name="unit", folder="tests/unit", options=("-n", "2"), second_chance=True),
     Part(name="laws", folder="tests/laws", options=("-n", "2")),
     Part(name="handlers", folder="tests/handlers"),
     Part(
