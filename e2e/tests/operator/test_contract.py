@@ -61,10 +61,10 @@ async def test_a_job_gets_all_that_it_needs_and_a_status_from_the_first_second(
     await bench.api.request("GET", f"{bench.core}/secrets/ebbtide-{job['metadata']['uid']}")
 
 
-async def test_what_lacks_is_told_as_an_event_on_the_job(bench: Bench, operator: Operator) -> None:
+async def test_what_turns_is_told_as_an_event_on_the_job(bench: Bench, operator: Operator) -> None:
     operator.start()
-    await bench.add_job()
-    await bench.until_condition("Reconciling")
+    await bench.add_job(suspend=True)
+    await bench.until_condition("Suspended")
 
     async with asyncio.timeout(20):
         while not (events := await bench.events()):  # noqa: ASYNC110 -- any of them will do
