@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from ebbtide.core.lifecycle.ledger import is_live, is_retired
 from ebbtide.core.lifecycle.signs import Outlook, Sign
-from ebbtide.core.lifecycle.workers import FIRST_STUMBLE, LONGEST_STUMBLE, doubled
+from ebbtide.core.lifecycle.workers import after_create, after_stumbles
 from ebbtide.core.values.decision import Action, ApplyService, CreatePod, CreateSecret, Tell
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Observed, Pod, Role
@@ -68,20 +68,13 @@ def seat(
         if observed.service_attempt != current.attempt:
             actions.append(ApplyService(attempt=current.attempt))
         return Seat(attempts=entry, actions=tuple(actions), current=current)
-    wait = _not_before(entry, now) - now
+    wait = after_stumbles(entry, now=now) - now
     if wait > timedelta(0):
         return Seat(attempts=entry, actions=tuple(actions), timer=wait)
     attempt = 1 + max(entry.last, observed.former_attempts.get(KEY, 0))
-    judged = attempt - 1 if entry.judged == entry.last else entry.judged
     create = CreatePod(role=Role.COORDINATOR, index=0, attempt=attempt, work=work)
     actions += [ApplyService(attempt=attempt), create]
-    return Seat(attempts=replace(entry, last=attempt, judged=judged), actions=tuple(actions))
-
-
-def _not_before(entry: Attempts, now: datetime) -> datetime:
-    if entry.ended is None or entry.stumbles < 2:  # noqa: PLR2004 -- the first retry is at once
-        return now
-    return entry.ended + doubled(FIRST_STUMBLE, entry.stumbles - 1, LONGEST_STUMBLE)
+    return Seat(attempts=after_create(entry, attempt), actions=tuple(actions))
 
 
 def instruct(

@@ -24,7 +24,6 @@ LOG_LINES: Final = 600  # characters of a failed container's last words that a m
 class Verdict(enum.Enum):
     """What an end counts as."""
 
-    NOTHING = "nothing"
     DONE = "done"
     REVOCATION = "revocation"
     RESTART = "restart"

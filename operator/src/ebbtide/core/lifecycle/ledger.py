@@ -157,7 +157,7 @@ def _judge(
 
 
 def _remember(entry: Attempts, pod: Pod | None, judgement: Judgement) -> Attempts:
-    if judgement.verdict in (Verdict.DONE, Verdict.NOTHING):
+    if judgement.verdict is Verdict.DONE:
         return entry
     started = pod is not None and (pod.started or pod.phase is PodPhase.RUNNING)
     return replace(

@@ -220,14 +220,14 @@ def _create(index: int, pool: Pool, *, crew: Crew, out: Staffing) -> None:
     key = f"{Role.WORKER}-{index}"
     entry = out.attempts.get(key, Attempts())
     attempt = 1 + max(entry.last, crew.former_attempts.get(key, 0))
-    out.attempts[key] = _after_create(entry, attempt)
+    out.attempts[key] = after_create(entry, attempt)
     out.load[pool.name] = out.load.get(pool.name, 0) + 1
     out.creates.append(
         CreatePod(role=Role.WORKER, index=index, attempt=attempt, work=crew.work, pool=pool)
     )
 
 
-def _after_create(entry: Attempts, attempt: int) -> Attempts:
+def after_create(entry: Attempts, attempt: int) -> Attempts:
     """Numbers that a former job of this name used up were never ours to count."""
     if entry.judged == entry.last:
         entry = replace(entry, judged=attempt - 1)
@@ -242,9 +242,14 @@ def _not_before(entry: Attempts, crew: Crew) -> datetime:
     if entry.failed:
         delay = doubled(settings.failure_delay, crew.failures - 1, settings.failure_delay_limit)
         return entry.ended + delay
-    if entry.stumbles > 1:
-        return entry.ended + doubled(FIRST_STUMBLE, entry.stumbles - 1, LONGEST_STUMBLE)
-    return crew.now
+    return after_stumbles(entry, now=crew.now)
+
+
+def after_stumbles(entry: Attempts, *, now: datetime) -> datetime:
+    """Tell when the next attempt may be made after false starts; the first retry is at once."""
+    if entry.ended is None or entry.stumbles <= 1:
+        return now
+    return entry.ended + doubled(FIRST_STUMBLE, entry.stumbles - 1, LONGEST_STUMBLE)
 
 
 def doubled(first: timedelta, times: int, limit: timedelta) -> timedelta:
