@@ -53,6 +53,7 @@ class Stage:
         self.at_step = 0
         self.finished = False
         self.departed: tuple[Pod, ...] = ()  # seen before they vanished
+        self.silent = False  # nobody reaches the coordinator
         self.reforming = False  # the members hold still between two generations
         self.warned: set[str] = set()
         self.gone = False  # the job object was deleted
@@ -231,6 +232,8 @@ class Stage:
             self.pods[name] = replace(bound, phase=PodPhase.RUNNING, ready=True, started=True)
 
     def _report(self) -> Report | None:
+        if self.silent:
+            return None
         seats = [p for p in self.pods.values() if p.role is Role.COORDINATOR and self._runs(p)]
         if not seats:
             return None

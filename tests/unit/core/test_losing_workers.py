@@ -227,6 +227,20 @@ def test_no_replacement_goes_while_nobody_knows_whether_the_older_one_is_there()
     assert decision.status.attempts["worker-1"].retired == ()
 
 
+def test_a_replacement_goes_without_the_coordinator_s_word_where_nothing_has_trained_yet() -> None:
+    stage = Stage(make_job(), SPOT, ON_DEMAND)
+    stage.silent = True
+    stage.settle()
+    stage.warn_node("node-of-digits-worker-1-1")
+    stage.settle()
+    assert "digits-worker-1-2" in workers(stage)
+
+    stage.reprieve_node("node-of-digits-worker-1-1")
+    stage.settle()
+
+    assert workers(stage) == NAMES
+
+
 def test_running_does_not_flap_while_enough_members_re_form() -> None:
     stage = on_stage()
     stage.reforming = True

@@ -328,6 +328,7 @@ def _crew(this: Pass, *, work: WorkSpec) -> Crew:
         failures=this.books.counters.failures,
         now=this.now,
         settings=this.settings,
+        trained=this.before.start is not None,
     )
 
 

@@ -58,15 +58,21 @@ class Crew:
     failures: int
     now: datetime
     settings: Settings
+    trained: bool = False  # in this run, or since the job was resumed
 
     def is_member(self, pod: Pod) -> bool:
         """Tell whether a pod is a member of the newest generation."""
         return pod.name in members_now(self.report)
 
     def is_present(self, pod: Pod) -> bool:
-        """Tell whether the coordinator has the pod's worker at hand."""
-        workers = self.report.workers if self.report is not None else ()
-        return any(w.worker == pod.name and w.state in PRESENT for w in workers)
+        """
+        Tell whether the pod's worker is at hand, in the coordinator's words.
+
+        Without its word a running pod counts, as long as no training can hang on another one.
+        """
+        if self.report is None:
+            return pod.phase is PodPhase.RUNNING and not self.trained
+        return any(w.worker == pod.name and w.state in PRESENT for w in self.report.workers)
 
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
