@@ -51,7 +51,7 @@ lint: venv ## Check style and format
 
 types: venv ## Check types, strictly
 	@$(BIN)/mypy operator/src/ebbtide tests scripts
-	@$(BIN)/mypy e2e examples
+	@$(BIN)/mypy e2e examples bench
 
 imports: venv ## Check which package may import which
 	@$(BIN)/lint-imports --no-logo
@@ -75,14 +75,23 @@ e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current u
 	@$(if $(filter $(CLUSTER),$(CLUSTERS)),,$(error CLUSTER is "$(CLUSTER)"; it may be: $(CLUSTERS)))
 	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) e2e
 
+##@ Benches: one table each, with bar and peer beside each figure, and build/bench/*.json
+.PHONY: bench-models
+
+bench-models: venv ## The models against their bars and plain peers, on data that no fit saw
+	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m models
+
 ##@ Upkeep
-.PHONY: controlplane crds lock coverage verify ci clean
+.PHONY: controlplane crds models lock coverage verify ci clean
 
 controlplane: venv ## Build etcd and the Kubernetes servers, once, into a cache (KUBERNETES_VERSION=...)
 	@PYTHONPATH=$(CURDIR)/e2e $(BIN)/python -m world.build
 
 crds: venv ## Render the custom resource definitions into crds/
 	@$(BIN)/python -m ebbtide.cli crds --out crds
+
+models: venv ## Fit the embedded models anew and make the catalogue from tests/data
+	@$(BIN)/python scripts/make_models.py
 
 lock: venv ## Lock the dependencies anew, with hashes and without the address of any index
 	@scripts/lock.sh
@@ -91,7 +100,7 @@ coverage: venv ## Measure branch coverage and hold it to the floors of CONTRIBUT
 	@$(TESTS) --coverage unit laws handlers runtime
 	@$(BIN)/python scripts/coverage_floors.py
 
-verify: crds fmt ## Regenerate what is generated, check all, and demand a clean tree
+verify: crds models fmt ## Regenerate what is generated, check all, and demand a clean tree
 	@$(MAKE) lint types imports architecture
 	@scripts/check_clean.sh
 
@@ -101,7 +110,7 @@ ci: ## Run what CI runs, nothing more
 clean: ## Remove build output and caches; .venv and the control plane outside the tree stay
 	@rm -rf .run build dist htmlcov .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache .coverage .coverage.*
-	@find operator e2e tests scripts examples -name __pycache__ -type d -prune \
+	@find operator e2e tests scripts examples bench -name __pycache__ -type d -prune \
 	  -exec rm -rf {} + 2>/dev/null || true
 
 # ------------------------------------------------------------------------- internal: the set-up
