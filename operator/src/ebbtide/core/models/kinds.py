@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from ebbtide.core.models.quality import Quality
-from ebbtide.core.models.stored import Json, Model, unseal
+from ebbtide.core.models.stored import Json, Model, StoredModelError, unseal
 from ebbtide.core.models.table import Column, Table
 
 
@@ -33,7 +33,16 @@ class Kind:
 
     def from_json(self, stored: object) -> Model:
         """Read a stored model; raises StoredModelError."""
-        return self.read(*unseal(stored, kind=self.name))
+        method, quality, parameters = unseal(stored, kind=self.name)
+        try:
+            return self.read(method, quality, parameters)
+        except StoredModelError:
+            raise
+        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # The checksum fits, so this was written on purpose: by hand, or by another program.
+            raise StoredModelError(
+                f"the parameters are not those of {self.name} by {method}: {error!r}"
+            ) from error
 
 
 MODULES: Final[Mapping[str, str]] = {

@@ -51,6 +51,15 @@ def seal(kind: str, model: Model) -> Json:
     return {**body, "checksum": _checksum(body)}
 
 
+def parse(text: str) -> object:
+    """Read JSON as it stands in a file, and nothing but JSON: no text can run code here."""
+    try:
+        stored: object = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoredModelError(f"this is no stored model, for it is no JSON: {error}") from error
+    return stored
+
+
 def unseal(stored: object, *, kind: str) -> tuple[str, Quality, Json]:
     """Check a stored model; return its method, its quality and its parameters."""
     if not isinstance(stored, Mapping) or "ebbtide" not in stored:
@@ -64,9 +73,20 @@ def unseal(stored: object, *, kind: str) -> tuple[str, Quality, Json]:
     body = {name: value for name, value in stored.items() if name != "checksum"}
     if stored.get("checksum") != _checksum(body):
         raise StoredModelError("the checksum does not fit: the model is damaged, fit it anew")
-    return str(stored["method"]), Quality.from_json(stored["quality"]), dict(stored["parameters"])
+    try:
+        quality = Quality.from_json(stored["quality"])
+        return str(stored["method"]), quality, dict(stored["parameters"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoredModelError(f"a field is missing or has another shape: {error!r}") from error
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoredModelError(f"a stored model is plain, finite JSON: {error}") from error
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not a number of JSON")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
 Texts: TypeAlias = NDArray[np.object_]
+Labels: TypeAlias = NDArray[Any]
 
 ABSENT: Final = "-"
 """How a table says that a value is not known."""
@@ -48,12 +49,12 @@ class Table:
     """
     Columns of equal length.
 
-    `cells` holds text as it was written or numbers; `rows` the number that each row has for
-    whoever wrote it (the header of a file is row 1).
+    `cells` holds text as it was written or numbers; `rows` what each row is called by whoever
+    wrote it: its number (the header of a file is row 1), or that and the file, as "3 of a.csv".
     """
 
     cells: Mapping[str, Texts]
-    rows: Indices
+    rows: Labels
 
     @classmethod
     def of(cls, **columns: Sequence[object] | NDArray[np.generic]) -> Self:
@@ -78,8 +79,9 @@ class Table:
     def texts(self, column: Column) -> Texts:
         """Return a column of names; absent ones are empty where the column allows that."""
         cells = self._cells(column)
-        found = np.array([str(cell).strip() for cell in cells], dtype=object)
-        found[found == ABSENT] = ""
+        found = np.array(
+            ["" if _is_absent(cell) else str(cell).strip() for cell in cells], dtype=object
+        )
         if not column.optional:
             for row, value in zip(self.rows, found, strict=True):
                 if not value:
