@@ -97,7 +97,9 @@ def main() -> None:
         "labels": int(total),
     }
     path = Path(job.checkpoint_path) / f"result-{name}.json"
-    path.write_text(json.dumps(result))
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(result))
+    unfinished.rename(path)  # whoever waits for the file must never read half of it
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
             shelf=shelf,
             saver=Saver(shelf, listener=membership, may_commit=membership.duty),
             telemetry=Telemetry(membership),
+            device=torch.device("cpu"),
         )
     )
     group.close()
@@ -62,6 +63,10 @@ def job(tmp_path: Path) -> Iterator[Job]:
 def make_parts() -> tuple[nn.Linear, torch.optim.SGD]:
     model = nn.Linear(2, 1)
     return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def test_a_process_without_a_gpu_of_its_own_computes_on_the_cpu(job: Job) -> None:
+    assert job.device == torch.device("cpu")
 
 
 def test_wrapping_gives_the_same_objects_back(job: Job) -> None:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported, not declared
 from torch.distributed.distributed_c10d import PrefixStore
 
+from ebbtide.runtime import nccl
 from ebbtide.runtime.errors import CollectiveBroken
 
 FORMING: Final = timedelta(seconds=5)
@@ -36,22 +37,48 @@ class Seat:
     addresses: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """What a process reaches the others by."""
+
+    network: Any
+    """gloo's device: the address that the others are reached from."""
+    gpu: Any = None
+    """The torch.device that the model is on; None without a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a generation's collectives go through."""
+
+    store: Any
+    gloo: Any
+    """A ProcessGroupGloo; torch's stubs know only half of it."""
+    gpus: nccl.Nccl | None = None
+    """For tensors on the GPU."""
+
+
 class Building:
     """A group that is being built."""
 
     def __init__(
-        self, seat: Seat, *, device: Any, wake: threading.Event, is_wanted: Callable[[], bool]
+        self,
+        seat: Seat,
+        *,
+        devices: Devices,
+        wake: threading.Event,
+        is_wanted: Callable[[], bool],
     ) -> None:
         """`wake` is set at the end, whatever it is."""
         self._seat = seat
-        self._device = device
+        self._devices = devices
         self._wake = wake
         self._is_wanted = is_wanted
         self._error: Exception | None = None
-        self._built: tuple[Any, Any] | None = None
+        self._built: Built | None = None
 
-    def wait(self) -> tuple[Any, Any]:
-        """Build, and return the store's connection and the group; `CollectiveBroken` if not."""
+    def wait(self) -> Built:
+        """Build, and return the connections; `CollectiveBroken` if there are none."""
         thread = threading.Thread(target=self._run, name="ebbtide-forming", daemon=True)
         thread.start()
         self._wake.wait(LIMIT_SECONDS)
@@ -75,7 +102,7 @@ class Building:
         finally:
             self._wake.set()
 
-    def _build(self) -> tuple[Any, Any]:
+    def _build(self) -> Built:
         seat = self._seat
         self._await_store()
         host, port = seat.store
@@ -84,10 +111,24 @@ class Building:
         store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=FORMING)
         gloo: Any = dist.ProcessGroupGloo
         options = gloo._Options()  # noqa: SLF001 -- the only way to name a device
-        for name, value in (("_devices", [self._device]), ("_timeout", FORMING), ("_threads", 2)):
+        for name, value in (
+            ("_devices", [self._devices.network]),
+            ("_timeout", FORMING),
+            ("_threads", 2),
+        ):
             setattr(options, name, value)
         prefix = PrefixStore(f"generation/{seat.generation}", store)
-        return store, gloo(prefix, seat.rank, seat.world, options)
+        group = gloo(prefix, seat.rank, seat.world, options)
+        if self._devices.gpu is None:
+            return Built(store=store, gloo=group)
+        gpus = nccl.connect(
+            PrefixStore("gpus", prefix),
+            rank=seat.rank,
+            world=seat.world,
+            device=self._devices.gpu,
+            is_over=lambda: not self._is_wanted(),
+        )
+        return Built(store=store, gloo=group, gpus=gpus)
 
     def _await_store(self) -> None:
         """Knock until the store's host answers: quicker to see a refusal than torch's own wait."""

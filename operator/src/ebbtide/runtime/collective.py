@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported, not declared
 
 from ebbtide.runtime import sockets
-from ebbtide.runtime.building import FORMING, Building, Seat, first_line
+from ebbtide.runtime.building import FORMING, Building, Built, Devices, Seat, first_line
 from ebbtide.runtime.errors import CollectiveBroken
+from ebbtide.runtime.nccl import Nccl
 from ebbtide.runtime.watchdog import Watchdog, leave_now
 
 # Death and cut networks are noticed otherwise; this only ends a wait on a script gone astray.
@@ -30,8 +31,12 @@ CHUNK: Final = 1 << 26
 class Group:
     """The group of the newest generation; none between two."""
 
-    def __init__(self, address: str, *, coordinator_port: int = 0) -> None:
-        """Listen at `address` for the generations whose store this process will host."""
+    def __init__(self, address: str, *, coordinator_port: int = 0, gpu: Any = None) -> None:
+        """
+        Listen at `address` for the generations whose store this process will host.
+
+        `gpu` is the torch.device whose tensors go through NCCL; all others go through gloo.
+        """
         self._address = address
         listener = socket.create_server((address, 0), backlog=1024)
         self.store_port: int = listener.getsockname()[1]
@@ -45,12 +50,12 @@ class Group:
             timeout=FORMING,
             master_listen_fd=listener.detach(),
         )
-        self._device = dist.ProcessGroupGloo.create_device(hostname=address)
+        network = dist.ProcessGroupGloo.create_device(hostname=address)
+        self._devices = Devices(network=network, gpu=gpu)
         self._lock = threading.Lock()
         self._seat: Seat | None = None
         self._closed: Seat | None = None  # the one that was closed last
-        self._backend: Any = None  # a ProcessGroupGloo; torch's stubs know only half of it
-        self._store: Any = None
+        self._built: Built | None = None
         self._held: list[socket.socket] = []
         self._before: dict[str, int] | None = None  # set while forming
         self._wake = threading.Event()
@@ -78,9 +83,9 @@ class Group:
                 self._wake.set()
         try:
             if seat.world > 1:
-                self._store, self._backend = Building(
+                self._built = Building(
                     seat,
-                    device=self._device,
+                    devices=self._devices,
                     wake=self._wake,
                     is_wanted=lambda: not self.is_broken(seat.generation),
                 ).wait()
@@ -111,12 +116,26 @@ class Group:
         options.timeout = WAITING
         try:
             with self._watchdog.watching():
-                works = [self._standing().allreduce([tensor], options) for tensor in tensors]
-                for work in works:
-                    work.wait()
+                self._sum_up(tensors, options)
         except RuntimeError as error:
             self._give_up(error)
         self._check()
+
+    def _sum_up(self, tensors: Sequence[Tensor], options: Any) -> None:
+        # No name here may hold the group: an error's traceback would keep it from ending.
+        by_gpu = [tensor for tensor in tensors if self._goes_by_gpu(tensor)]
+        works = [
+            self._standing().gloo.allreduce([tensor], options)
+            for tensor in tensors
+            if not self._goes_by_gpu(tensor)
+        ]
+        if by_gpu:
+            self._gpus().sum_up(by_gpu, options)
+        for work in works:
+            work.wait()
+
+    def _goes_by_gpu(self, tensor: Tensor) -> bool:
+        return self._devices.gpu is not None and tensor.device.type == self._devices.gpu.type
 
     def broadcast(self, tensor: Tensor, *, source: int) -> None:
         """Replace a tensor on all ranks by the source's, chunk by chunk."""
@@ -129,7 +148,7 @@ class Group:
         try:
             with self._watchdog.watching():
                 for start in range(0, flat.numel(), CHUNK):
-                    self._standing().broadcast([flat[start : start + CHUNK]], options).wait()
+                    self._standing().gloo.broadcast([flat[start : start + CHUNK]], options).wait()
         except RuntimeError as error:
             self._give_up(error)
 
@@ -146,12 +165,12 @@ class Group:
         """Drop the group, if there is one. Its connections are gone afterwards."""
         with self._lock:
             self._shut()
-            backend, store, self._closed = self._backend, self._store, self._seat
-            self._backend = self._store = self._seat = self._before = None
+            built, self._closed = self._built, self._seat
+            self._built = self._seat = self._before = None
         self._closing = True
         with self._watchdog.watching():
             # Joins gloo's threads (some milliseconds), so outside of the lock.
-            del backend, store
+            del built
         self._closing = False
 
     def _is_overdue(self) -> bool:
@@ -175,6 +194,10 @@ class Group:
             )
         sockets.shut(self._held)
         self._held = []
+        if self._built is not None and self._built.gpus is not None:
+            # In a thread: it may take a while, and nobody waits for its end.
+            abort = self._built.gpus.abort
+            threading.Thread(target=abort, name="ebbtide-abort", daemon=True).start()
 
     def _check(self) -> Seat:
         seat = self._seat
@@ -184,10 +207,16 @@ class Group:
             raise CollectiveBroken(f"generation {seat.generation} was ended")
         return seat
 
-    def _standing(self) -> Any:
-        if self._backend is None:
+    def _standing(self) -> Built:
+        if self._built is None:
             raise CollectiveBroken("there is no group")
-        return self._backend
+        return self._built
+
+    def _gpus(self) -> Nccl:
+        gpus = self._standing().gpus
+        if gpus is None:
+            raise CollectiveBroken("there is no group")
+        return gpus
 
     def _give_up(self, error: RuntimeError) -> None:
         seat = self._seat

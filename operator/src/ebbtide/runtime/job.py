@@ -14,7 +14,7 @@ from ebbtide.runtime.trees import TreeError, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor, nn
+    from torch import Tensor, device, nn
     from torch.optim import Optimizer
 
 _MARK: Final = "_wrapped_by_lr_sched"  # what a scheduler leaves at an optimizer's step
@@ -127,6 +127,11 @@ class Job:
         if self._loop is not None and self._loop.is_done:
             return self._loop.was_chief
         return self._links.place.local_rank == 0 and self._links.membership.duty()
+
+    @property
+    def device(self) -> device:
+        """This process's own: a GPU where the worker has some, else the CPU."""
+        return self._links.device
 
     @property
     def checkpoint_path(self) -> str:

@@ -37,9 +37,14 @@ def join_by_environment() -> Job:
 
 def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
     """Join as one process of one worker."""
-    if torch.cuda.is_available():
-        torch.cuda.set_device(place.local_rank % torch.cuda.device_count())
-    group = Group(place.address, coordinator_port=_port(place.coordinator))
+    device = device_of(place.local_rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    group = Group(
+        place.address,
+        coordinator_port=_port(place.coordinator),
+        gpu=device if device.type == "cuda" else None,
+    )
     membership = Membership(
         Identity(
             worker=place.worker,
@@ -80,8 +85,16 @@ def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
             shelf=shelf,
             saver=saver,
             telemetry=Telemetry(membership),
+            device=device,
         )
     )
+
+
+def device_of(local_rank: int) -> torch.device:
+    """Return the device of a process: a GPU of its own where the worker has some, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", local_rank % torch.cuda.device_count())
 
 
 def join_locally(

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import torch
+
 from ebbtide.runtime import chance, sharding, synchronizing
 from ebbtide.runtime.attempt import Attempt
 from ebbtide.runtime.batches import Batch, Shard
@@ -42,6 +44,7 @@ class Links:
     shelf: Shelf
     saver: Saver
     telemetry: Telemetry
+    device: torch.device
 
 
 class Loop:
