@@ -48,7 +48,7 @@ class Spread:
         number = len(residuals)
         if not number:
             return cls(low=0.5, high=2.0)
-        tail = (1 - COVERAGE) / 2
+        tail = round((1 - COVERAGE) / 2, 9)  # 0.05, which binary fractions would miss
         first = int(np.floor((number + 1) * tail)) - 1
         last = int(np.ceil((number + 1) * (1 - tail))) - 1
         low = residuals[max(first, 0)]
