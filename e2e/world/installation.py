@@ -50,7 +50,6 @@ FAST: Final[Mapping[str, Any]] = {
     "failureDelayLimitSeconds": 4,
     "failureWindowSeconds": 2,
     "progressSeconds": 0.5,
-    "suspendGraceSeconds": 10,
 }
 """The operator's delays for tests: the same rules, sooner."""
 

@@ -33,7 +33,6 @@ failureDelaySeconds: 7
 failureDelayLimitSeconds: 8
 failureWindowSeconds: 9
 progressSeconds: 10
-suspendGraceSeconds: 11
 heartbeatSeconds: 0.05
 coordinatorImage: registry.example/ebbtide:1
 namespaces: [team]
@@ -51,7 +50,6 @@ namespaces: [team]
         failure_delay_limit=timedelta(seconds=8),
         failure_window=timedelta(seconds=9),
         progress_interval=timedelta(seconds=10),
-        suspend_grace=timedelta(seconds=11),
         heartbeat=timedelta(seconds=0.05),
     )
     assert found.coordinator_image == "registry.example/ebbtide:1"

@@ -72,9 +72,6 @@ class _File(BaseModel):
     progress_seconds: float = _seconds(
         _DEFAULTS.progress_interval, "progress alone is written so often", least=0.1
     )
-    suspend_grace_seconds: float = _seconds(
-        _DEFAULTS.suspend_grace, "a checkpoint may take so long before suspended pods go"
-    )
     heartbeat_seconds: float = _seconds(
         _DEFAULTS.heartbeat, "a member silent for four of these is lost", least=0.01
     )
@@ -137,7 +134,6 @@ def _settings(found: _File) -> Settings:
         failure_delay_limit=timedelta(seconds=found.failure_delay_limit_seconds),
         failure_window=timedelta(seconds=found.failure_window_seconds),
         progress_interval=timedelta(seconds=found.progress_seconds),
-        suspend_grace=timedelta(seconds=found.suspend_grace_seconds),
         heartbeat=timedelta(seconds=found.heartbeat_seconds),
     )
 

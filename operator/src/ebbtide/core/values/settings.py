@@ -28,7 +28,5 @@ class Settings:
     """`failureWindowSeconds`: failures of one generation this close together count once."""
     progress_interval: timedelta = timedelta(seconds=10)
     """`progressSeconds`: how often progress and cost alone may cause a status write."""
-    suspend_grace: timedelta = timedelta(seconds=30)
-    """`suspendGraceSeconds`: how long a checkpoint may take before suspended pods are deleted."""
     heartbeat: timedelta = timedelta(seconds=0.25)
     """`heartbeatSeconds`: a member silent for four of these is lost."""
