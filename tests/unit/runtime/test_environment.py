@@ -18,6 +18,7 @@ GOOD = {
     names.ENV_PROCESSES: "4",
     names.ENV_LOCAL_RANK: "1",
     names.ENV_POOL: "v100-spot",
+    names.ENV_GPU: "V100",
     names.ENV_NODE: "node-1",
 }
 
@@ -28,12 +29,12 @@ def test_reads_everything() -> None:
     assert (place.index, place.attempt, place.local_rank, place.processes) == (2, 3, 1, 4)
     assert place.notice_seconds == 25.0
     assert place.token_file == names.TOKEN_PATH
-    assert (place.pool, place.node) == ("v100-spot", "node-1")
+    assert (place.pool, place.node, place.gpu) == ("v100-spot", "node-1", "V100")
 
 
 def test_a_single_process_needs_little() -> None:
     optional = {names.ENV_ATTEMPT, names.ENV_NOTICE_SECONDS, names.ENV_PROCESSES}
-    optional |= {names.ENV_LOCAL_RANK, names.ENV_POOL, names.ENV_NODE}
+    optional |= {names.ENV_LOCAL_RANK, names.ENV_POOL, names.ENV_NODE, names.ENV_GPU}
 
     place = read_place({name: value for name, value in GOOD.items() if name not in optional})
 

@@ -224,7 +224,8 @@ class Ledger:
         )
         state.workers[said.worker] = worker
         if known is None:
-            out.note(f"{said.worker} (index {said.index}, pool {said.pool!r}) connects")
+            place = f"pool {said.pool!r}, GPU {said.gpu or 'none'}"
+            out.note(f"{said.worker} (index {said.index}, {place}) connects")
         return worker
 
     def _replace(self, worker: Worker, former: Process, *, said: Register, out: Outbox) -> None:

@@ -34,6 +34,7 @@ class Place:
     checkpoint_path: str
     pool: str = ""
     node: str = ""
+    gpu: str = ""
     notice_seconds: float = DEFAULT_NOTICE
 
 
@@ -72,6 +73,7 @@ def read_place(environ: Mapping[str, str]) -> Place:
         checkpoint_path=environ[names.ENV_CHECKPOINT_PATH],
         pool=environ.get(names.ENV_POOL, ""),
         node=environ.get(names.ENV_NODE, ""),
+        gpu=environ.get(names.ENV_GPU, ""),
         notice_seconds=notice,
     )
 

@@ -56,6 +56,7 @@ def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
             store_port=group.store_port,
             pool=place.pool,
             node=place.node,
+            gpu=place.gpu,
         ),
         token=token,
         coordinator=place.coordinator,
