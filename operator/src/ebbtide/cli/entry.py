@@ -4,6 +4,8 @@ import click
 
 from ebbtide import __version__
 from ebbtide.cli.crds import crds
+from ebbtide.cli.fit import fit
+from ebbtide.cli.predict import predict
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,3 +15,5 @@ def main() -> None:
 
 
 main.add_command(crds)
+main.add_command(fit)
+main.add_command(predict)

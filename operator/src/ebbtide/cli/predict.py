@@ -1,0 +1,107 @@
+"""`ebbtide predict`: ask a stored model."""
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ebbtide.cli.fit import MODELS, complaints
+from ebbtide.cli.tables import FileError, lay_out, read_bytes, read_tables
+
+if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
+    from ebbtide.core.models.forecast import Forecast
+    from ebbtide.core.models.kinds import Kind
+    from ebbtide.core.models.stored import Model
+    from ebbtide.core.models.table import Table
+
+BEYOND: Final = "beyond the data"
+
+
+@click.command()
+@click.argument("model", type=click.Choice(MODELS), metavar="MODEL")
+@click.option("--model", "stored", required=True, metavar="FILE", help="What `fit --out` wrote.")
+@click.option(
+    "--input", "file", required=True, metavar="FILE",
+    help="CSV with a header or JSON lines; `-` is standard input.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def predict(model: str, stored: str, file: str, output: str) -> None:
+    """
+    Ask a stored MODEL about each row of a table.
+
+    Each answer has an interval that holds nine of ten measurements, and says whether the question
+    lies beyond the data that the model was fitted from.
+    """
+    from ebbtide.core.models import kinds
+    from ebbtide.core.models.table import check
+
+    kind = kinds.find(model)
+    fitted = load(kind, stored)
+    with complaints(file):
+        table = read_tables([file])
+        check(table, kind.inputs)
+        forecast = fitted.predict(table)
+    answers = _answers(file, table, forecast)
+    if output == "json":
+        report = {
+            "model": kind.name,
+            "method": fitted.method,
+            "target": kind.target.name,
+            "unit": kind.target.unit,
+            "predictions": answers,
+        }
+        click.echo(json.dumps(report, allow_nan=False))
+    else:
+        click.echo(_lay(kind, table, answers))
+
+
+def load(kind: "Kind", file: str) -> "Model":
+    """Read a stored model; raises FileError for everything that is none."""
+    from ebbtide.core.models.stored import StoredModelError, parse
+
+    content = read_bytes(file)
+    try:
+        return kind.from_json(parse(content.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        raise FileError(file, "this is no stored model, for it is no text") from error
+    except StoredModelError as error:
+        raise FileError(file, str(error)) from error
+
+
+def _answers(file: str, table: "Table", forecast: "Forecast") -> list[dict[str, Any]]:
+    import numpy as np
+
+    found = np.column_stack([forecast.value, forecast.low, forecast.high])
+    wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(wrong):
+        label = table.rows[wrong[0]]
+        raise FileError(file, f"row {label}: the model has no finite answer to this")
+    return [
+        {
+            "row": int(str(label).partition(" ")[0]),
+            "value": value,
+            "low": low,
+            "high": high,
+            "beyond": bool(beyond),
+        }
+        for label, (value, low, high), beyond in zip(
+            table.rows, found.tolist(), forecast.beyond, strict=True
+        )
+    ]
+
+
+def _lay(kind: "Kind", table: "Table", answers: list[dict[str, Any]]) -> str:
+    names = [column.name for column in kind.inputs if table.has(column.name)]
+    target = f"{kind.target.name}"
+    rows = [
+        [
+            answer["row"],
+            *(table.cells[name][index] for name in names),
+            answer["value"],
+            answer["low"],
+            answer["high"],
+            BEYOND if answer["beyond"] else "",
+        ]
+        for index, answer in enumerate(answers)
+    ]
+    return lay_out(["row", *names, target, "low", "high", ""], rows)
