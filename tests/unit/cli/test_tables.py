@@ -137,7 +137,7 @@ def test_a_file_that_is_too_large_is_not_taken_into_memory(
 
 
 def test_a_layout_puts_numbers_to_the_right_and_names_to_the_left() -> None:
-    rows = [["a", 1.23456], ["bcdef", 10.0], ["c", None]]
+    rows: list[list[object]] = [["a", 1.23456], ["bcdef", 10.0], ["c", None]]
 
     assert lay_out(["name", "s"], rows).splitlines() == [
         "name       s",
