@@ -1,0 +1,292 @@
+"""
+Speed of a cluster with parameter servers: the sum of its workers, until the servers saturate.
+
+The default fits all clusters at once: three times per update (see `saturation`), of which the
+servers' are shared by all workloads as powers of their bytes, so that a workload seen on few
+workers, or never, borrows its ceiling from the others. Named alternatives fit each series by
+itself: `p-norm`, `linear-sum` (CM-DARE's sum of speeds), `hard-cap`; `optimus` each GPU type and
+workload.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from ebbtide.core.models import saturation
+from ebbtide.core.models.clusters import (
+    BYTES,
+    GPU,
+    INPUTS,
+    SERVERS,
+    SPEED,
+    WORKERS,
+    WORKLOAD,
+    Clusters,
+)
+from ebbtide.core.models.forecast import Forecast, Spread
+from ebbtide.core.models.kinds import Kind
+from ebbtide.core.models.quality import Quality, hold_out, judge, leave_one_out
+from ebbtide.core.models.saturation import Ceilings, Series, Shared
+from ebbtide.core.models.stored import Json
+from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, Texts, check
+
+WORKER_SPEED: Final = Column(name="worker_steps_per_s", unit="steps/s", most=1e6, optional=True)
+"""What one worker of the row does alone, where the one who asks knows better (step-time model)."""
+
+Fitted: TypeAlias = tuple[Shared | None, list[Series]]
+"""What the workloads share, where the method shares; and the times of each series."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterServer:
+    """A fitted model; made by one of `METHODS`."""
+
+    method: str
+    quality: Quality
+    spread: Spread
+    shared: Shared | None
+    series: tuple[Series, ...]
+
+    def predict(self, table: Table) -> Forecast:
+        """
+        Steps per second of each row's cluster.
+
+        Beyond the data are: more workers or other servers than sampled for the row's GPU and
+        workload, sizes outside those sampled, and what was never sampled. An unknown GPU type
+        is taken for the slowest known, an unknown workload for the one nearest in bytes (slower
+        in proportion to its bytes where it is larger); its ceiling comes from its bytes.
+        """
+        check(table, INPUTS)
+        workers = table.numbers(WORKERS)
+        return self._answer(table, workers=workers, known=table.numbers(WORKER_SPEED))
+
+    def predict_mixed(
+        self, workers: Mapping[str, int], *, workload: str, servers: int, size: float
+    ) -> Forecast:
+        """
+        Steps per second of one cluster whose workers have several GPU types (type -> number).
+
+        Demand is the sum of what the workers do alone (CM-DARE); the servers limit it as ever.
+        """
+        kinds = [gpu for gpu, number in workers.items() if number]
+        if not kinds:
+            raise DataError("a cluster without workers has no speed: name at least one GPU type")
+        number = sum(workers.values())
+        table = Table.of(
+            gpu=kinds,
+            workload=[workload] * len(kinds),
+            workers=[workers[gpu] for gpu in kinds],
+            servers=[servers] * len(kinds),
+            bytes=[size] * len(kinds),
+        )
+        check(table, INPUTS)
+        ceilings, outside = self._resolve(table)
+        demand = np.array([float((table.numbers(WORKERS) * ceilings.worker).sum())])
+        one = Ceilings(
+            worker=demand / number,
+            work=ceilings.work[:1],
+            serial=ceilings.serial[:1],
+            exponent=ceilings.exponent[:1],
+        )
+        beyond = outside.any() or number > max(item.most for item in self.series)
+        return self.spread.around(
+            one.speed(demand, table.numbers(SERVERS)[:1]), beyond=np.array([beyond])
+        )
+
+    def gain(self, table: Table) -> Floats:
+        """By which fraction one more server would raise the speed of each row's cluster."""
+        check(table, INPUTS)
+        more = Table(
+            {**table.cells, SERVERS.name: (table.numbers(SERVERS) + 1).astype(object)}, table.rows
+        )
+        result: Floats = self.predict(more).value / self.predict(table).value - 1
+        return result
+
+    def parameters(self) -> Json:
+        """Return what `from_json` needs."""
+        return {
+            "spread": self.spread.to_json(),
+            "shared": self.shared.to_json() if self.shared is not None else None,
+            "series": [asdict(item) for item in self.series],
+        }
+
+    def _answer(self, table: Table, *, workers: Floats, known: Floats) -> Forecast:
+        ceilings, outside = self._resolve(table)
+        given = np.isfinite(known)
+        worker = np.where(given, known, ceilings.worker)
+        # a worker's speed that is given leaves only the ceiling to guess, which follows bytes
+        beyond = outside & ~(given & self._is_sampled(table.numbers(BYTES)))
+        value = replace(ceilings, worker=worker).speed(workers * worker, table.numbers(SERVERS))
+        return self.spread.around(value, beyond=beyond | (workers > self._most(table)))
+
+    def _is_sampled(self, size: Floats) -> Flags:
+        sizes = [item.size for item in self.series]
+        inside: Flags = (size >= min(sizes)) & (size <= max(sizes))
+        return inside if self.shared is not None else np.zeros(len(size), dtype=np.bool_)
+
+    def _most(self, table: Table) -> Floats:
+        """Workers up to which the series of each row was sampled, or any where there is none."""
+        largest = max(item.most for item in self.series)
+        most = {(item.gpu, item.workload, item.servers): item.most for item in self.series}
+        keys = zip(table.texts(GPU), table.texts(WORKLOAD), table.numbers(SERVERS), strict=True)
+        return np.array([most.get(key, largest) for key in keys])
+
+    def _resolve(self, table: Table) -> tuple[Ceilings, Flags]:
+        """The times of each row, and whether its GPU, workload, servers or size were not seen."""
+        gpu, workload = table.texts(GPU), table.texts(WORKLOAD)
+        servers, size = table.numbers(SERVERS), table.numbers(BYTES)
+        workloads = {item.workload for item in self.series}
+        # only what was never sampled is looked for by its size
+        asked = np.where(np.isin(workload, sorted(workloads)), 0.0, size)
+        keys = list(zip(gpu, workload, servers, asked, strict=True))
+        found = {key: self._find(key) for key in set(keys)}
+        chosen = [found[key] for key in keys]
+        own = np.array([item.size for item in chosen])
+        ceilings = self._scale(chosen, relative=size / own, alike=workload)
+        seen = {(item.gpu, item.workload, item.servers) for item in self.series}
+        sampled = np.array([key[:3] in seen for key in keys])
+        # another precision of a known workload is another size
+        off = np.abs(np.log(size / own)) > np.log(saturation.OTHER_SIZE)
+        return ceilings, ~sampled | off
+
+    def _find(self, key: tuple[str, str, float, float]) -> Series:
+        """The series most like a GPU type, workload, servers, and bytes of what is not known."""
+        gpu, workload, servers, size = key
+        alike = [item for item in self.series if item.workload == workload]
+        if not alike:
+            nearest = min(self.series, key=lambda item: abs(np.log(item.size / size))).workload
+            alike = [item for item in self.series if item.workload == nearest]
+        mine = [item for item in alike if item.gpu == gpu]
+        if not mine:
+            slowest = min(alike, key=lambda item: item.worker).gpu
+            mine = [item for item in alike if item.gpu == slowest]
+        fewer = [item for item in mine if item.servers <= servers]
+        # series come in order of their servers: the last that has no more, else the first
+        return fewer[-1] if fewer else mine[0]
+
+    def _scale(self, chosen: list[Series], *, relative: Floats, alike: Texts) -> Ceilings:
+        """The times of series for workloads of `relative` times their bytes."""
+        work = np.array([item.work for item in chosen])
+        serial = np.array([item.serial for item in chosen])
+        own = np.array([item.size for item in chosen])
+        strange = np.array([item.workload for item in chosen], dtype=object) != alike
+        larger = np.maximum(relative, 1.0)
+        if self.shared is not None:
+            # what a borrowed workload's ceiling has of its own is not the asked one's
+            by_bytes = self.shared.at(own)
+            work = np.where(strange, by_bytes[0], work) * relative**self.shared.power
+            serial = np.where(strange, by_bytes[1], serial) * relative
+        else:
+            work, serial = work * larger, serial * larger
+        worker = np.array([item.worker for item in chosen])
+        return Ceilings(
+            worker=np.where(strange, worker / larger, worker),
+            work=work,
+            serial=serial,
+            exponent=np.array([item.exponent for item in chosen]),
+        )
+
+
+# ---------------------------------------------------------------- fitting
+
+Way: TypeAlias = Callable[[Clusters], Fitted]
+
+
+def _fit_all(clusters: Clusters) -> Fitted:
+    return saturation.fit_shared(clusters)
+
+
+def _fit_each(clusters: Clusters, *, one: saturation.One) -> Fitted:
+    return None, saturation.fit_each(clusters, one)
+
+
+def _fit_optimus(clusters: Clusters) -> Fitted:
+    return None, saturation.fit_optimus(clusters)
+
+
+WAYS: Final[Mapping[str, Way]] = {
+    "shared-knee": _fit_all,
+    "p-norm": partial(_fit_each, one=saturation.bend),
+    "linear-sum": partial(_fit_each, one=saturation.add_speeds),
+    "hard-cap": partial(_fit_each, one=saturation.cut_off),
+    "optimus": _fit_optimus,
+}
+
+
+def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
+    """
+    Fit one of WAYS to measured clusters; raises DataError.
+
+    Its errors and its interval come from holding out one number of workers at a time. Where all
+    samples have the same number the interval is a factor of two, and no errors are stated.
+    """
+    clusters = Clusters.of(table)
+    way = WAYS[method]
+    spread, quality = Spread.of(np.empty(0), np.empty(0)), Quality(samples=len(table), split="none")
+    if len(set(clusters.workers.tolist())) > 1:
+        averaged = _as_table(clusters)
+        names = np.array([f"{number:g}" for number in clusters.workers], dtype=object)
+        held = hold_out(
+            averaged,
+            leave_one_out(names),
+            lambda known: _build(way(Clusters.of(known)), method=method).predict,
+        )
+        measured = clusters.speed[held.rows]
+        spread = Spread.of(measured, held.forecast.value)
+        quality = judge(
+            measured,
+            spread.around(held.forecast.value, beyond=held.forecast.beyond),
+            groups=names[held.rows],
+            split="leave-one-out:workers",
+            samples=len(table),
+        )
+    return replace(_build(way(clusters), method=method), spread=spread, quality=quality)
+
+
+def _build(fitted: Fitted, *, method: str) -> ParameterServer:
+    shared, series = fitted
+    return ParameterServer(
+        method=method,
+        quality=Quality(samples=0, split="none"),
+        spread=Spread(low=1.0, high=1.0),
+        shared=shared,
+        series=tuple(series),
+    )
+
+
+def _as_table(clusters: Clusters) -> Table:
+    return Table.of(
+        gpu=clusters.gpu,
+        workload=clusters.workload,
+        workers=clusters.workers,
+        servers=clusters.servers,
+        bytes=clusters.size,
+        steps_per_s=clusters.speed,
+    )
+
+
+def _read(method: str, quality: Quality, stored: Json) -> ParameterServer:
+    return ParameterServer(
+        method=method,
+        quality=quality,
+        spread=Spread.from_json(stored["spread"]),
+        shared=Shared.from_json(stored["shared"]) if stored["shared"] is not None else None,
+        series=tuple(Series(**item) for item in stored["series"]),
+    )
+
+
+METHODS: Final[Mapping[str, Callable[[Table], ParameterServer]]] = {
+    name: partial(fit, method=name) for name in WAYS
+}
+
+KIND: Final = Kind(
+    name="parameter-server",
+    inputs=INPUTS,
+    target=SPEED,
+    group=WORKERS.name,
+    methods=METHODS,
+    read=_read,
+)
