@@ -45,9 +45,9 @@ class OpenBed(Protocol):
     """Starts a bed; what the fixture of this name gives."""
 
     async def __call__(
-        self, *pools: Pool, provider: Provider = Provider.GKE, **options: Any
+        self, *pools: Pool, provider: Provider = Provider.GKE, cold: bool = False, **options: Any
     ) -> Bed:
-        """Take pools other than the usual two, and what World takes."""
+        """Take pools other than the usual two, and what World takes; `cold` as in a cluster."""
 
 
 def spot_pool(name: str, *, provider: Provider = Provider.GKE, **changes: Any) -> Pool:

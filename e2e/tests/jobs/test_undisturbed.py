@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from support.outcome import check_whole
 
 if TYPE_CHECKING:
-    from support.bed import Bed
+    from support.bed import OpenBed
     from support.outcome import Undisturbed
 
 
-async def test_an_undisturbed_job_trains_to_the_end(bed: Bed, undisturbed: Undisturbed) -> None:
-    result = await undisturbed(bed, workers=2)
+async def test_an_undisturbed_job_trains_to_the_end(
+    open_bed: OpenBed, undisturbed: Undisturbed
+) -> None:
+    bed = await open_bed(cold=True)  # once as in a cluster, and once as most tests here
+    result = await undisturbed(await open_bed(), workers=2)
     job = await bed.train(workers=(2, 2), pause=0.0)
     await job.until_over()
 

@@ -244,7 +244,8 @@ class Container:
             mounts=[*(mount for mount in ours if mount.target not in taken), *mounts],
             view=self._around.store.view,
         )
-        return Process(command, box, environment=variables, log=self.log(run))
+        warm = self._around.store.warm
+        return Process(command, box, environment=variables, log=self.log(run), warm=warm)
 
     @property
     def _termination_log(self) -> Path:

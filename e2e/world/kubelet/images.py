@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from world.kubelet.views import View
+    from world.kubelet.warm import Warm
 
 
 def _at_once(image: str) -> float:
@@ -34,6 +35,8 @@ class Images:
     """What images hold besides the machine's own programs: pattern, then folder in it, to ours."""
     view: View | None = None
     """How containers see the machine's own programs; the best way that it allows, if not given."""
+    warm: Warm | None = None
+    """Starts what it can of all images at once, for tests that are not about starting."""
 
     def folders(self, image: str) -> dict[str, Path]:
         """Return what an image holds, by folder in it."""
@@ -61,6 +64,11 @@ class ImageStore:
     def view(self) -> View:
         """How containers see the machine's own programs."""
         return self._images.view or find_view()
+
+    @property
+    def warm(self) -> Warm | None:
+        """What forks containers from a process that has done its imports, if anything."""
+        return self._images.warm
 
     def folders(self, image: str) -> dict[str, Path]:
         """Return what an image holds, by folder in it."""

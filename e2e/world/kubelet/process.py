@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from world.kubelet.sandbox import Sandbox
+    from world.kubelet.warm import Forked, Warm
 
 START_ERROR: Final = 128
 # util-linux 2.38 says this, and exits 1, when the child of unshare got SIGKILL.
@@ -33,9 +34,15 @@ class Process:
     """
 
     def __init__(
-        self, command: Sequence[str], sandbox: Sandbox, *, environment: Mapping[str, str], log: Path
+        self,
+        command: Sequence[str],
+        sandbox: Sandbox,
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        warm: Warm | None = None,
     ) -> None:
-        """Start; `begin` and `end` tell how it goes on."""
+        """Start, by `warm` if it can; `begin` and `end` tell how it goes on."""
         loop = asyncio.get_running_loop()
         self._begun: asyncio.Future[str] = loop.create_future()
         self._ended: asyncio.Future[int] = loop.create_future()
@@ -44,7 +51,9 @@ class Process:
         self._to_terminate = False
         self._reading, writing = os.pipe()
         try:
-            self._popen = _spawn(command, sandbox, environment=environment, log=log, report=writing)
+            self._popen = _spawn(
+                command, sandbox, environment=environment, log=log, report=writing, warm=warm
+            )
         finally:
             os.close(writing)
         self._watching = os.pidfd_open(self._popen.pid)
@@ -127,14 +136,25 @@ def _spawn(
     environment: Mapping[str, str],
     log: Path,
     report: int,
-) -> subprocess.Popen[bytes]:
+    warm: Warm | None,
+) -> subprocess.Popen[bytes] | Forked:
     shared = sandboxes.submounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
     devices = sandboxes.device_files()
     table = sandboxes.mount_table(sandbox, shared=shared, devices=devices)
     sandbox.folder.mkdir(parents=True, exist_ok=True)
     sandbox.table.write_text(table, encoding="utf-8")
-    text = sandboxes.script(sandbox, shared=shared, devices=devices)
+    is_warm = warm is not None and warm.takes(command, environment)
+    text = sandboxes.script(sandbox, shared=shared, devices=devices, becomes=not is_warm)
     with log.open("ab") as output:
+        if warm is not None and is_warm:
+            return warm.start(
+                command,
+                script=text,
+                folder=sandbox.working_folder,
+                environment=environment,
+                log=output.fileno(),
+                report=report,
+            )
         return subprocess.Popen(
             [*sandboxes.ISOLATE, "/bin/sh", "-c", text, "sh", *command],
             stdin=report,

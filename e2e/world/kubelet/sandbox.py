@@ -123,9 +123,11 @@ def mount_table(sandbox: Sandbox, *, shared: Iterable[str], devices: Iterable[Pa
     return "".join(f"{line}\n" for line in lines)
 
 
-def script(sandbox: Sandbox, *, shared: Iterable[str], devices: Sequence[Path]) -> str:
+def script(
+    sandbox: Sandbox, *, shared: Iterable[str], devices: Sequence[Path], becomes: bool = True
+) -> str:
     """
-    Return the shell program that sets up the container and becomes its command.
+    Return the shell program that sets up the container and becomes its command, or ends.
 
     Standard input is a pipe on which it says how that went: BEGUN, NOT_FOUND or an error.
     """
@@ -173,7 +175,7 @@ PATH=$host_path
 unset host_path said file path name from to count folder target more OLDPWD
 command -v -- "$1" >/dev/null || {{ echo {NOT_FOUND} >&3; exit 128; }}
 echo {BEGUN} >&3
-exec "$@" 3>&-
+{'exec "$@" 3>&-' if becomes else ""}
 """
 
 
