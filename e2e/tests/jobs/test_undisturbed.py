@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 async def test_an_undisturbed_job_trains_to_the_end(
     open_bed: OpenBed, undisturbed: Undisturbed
 ) -> None:
-    bed = await open_bed(cold=True)  # once as in a cluster, and once as most tests here
-    result = await undisturbed(await open_bed(), workers=2)
+    bed = await open_bed(cold=True)  # in a run of all tests, the other result is a warm one's
+    result = await undisturbed(bed, workers=2)
     job = await bed.train(workers=(2, 2), pause=0.0)
     await job.until_over()
 
