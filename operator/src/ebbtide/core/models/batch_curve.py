@@ -187,3 +187,21 @@ def _left_out(batch: Floats, seconds: Floats, fit: Fit) -> Floats:
 def _spread(indices: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Iterator[np.intp]:
     step = max(len(indices) / MOST_TRIED, 1.0)
     return iter(indices[np.arange(0, len(indices), step).astype(np.intp)])
+
+
+def left_out(curve: Curve, batch: Floats, seconds: Floats) -> Floats:
+    """
+    Return log residuals of points that the lines through the others had not seen.
+
+    The breakpoint stays where it is; a line that would have too few points is not asked.
+    """
+    batch, seconds = merge(batch, seconds)
+    is_second = (batch >= curve.after) & (curve.second is not None)
+    found = []
+    for side in (is_second, ~is_second):
+        x, y = batch[side], seconds[side]
+        for index in range(len(x) if len(x) > LEAST_BEFORE else 0):
+            rest = np.arange(len(x)) != index
+            line = fit_line(x[rest], y[rest])
+            found.append(np.log(y[index] / line.at(x[index : index + 1])[0]))
+    return np.array(found)
