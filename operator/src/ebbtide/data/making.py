@@ -1,0 +1,93 @@
+"""The embedded files, made from public data: text in, text out."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from ebbtide.data.catalogue import load_catalogue, render_catalogue
+from ebbtide.data.shapes import prices
+
+Json: TypeAlias = dict[str, Any]
+Read: TypeAlias = Callable[[str], str]
+"""Gives the text of a file below the folder of the data sets, as "aws-spot-advisor/x.csv"."""
+
+CATALOGUE: Final = "catalogue.json"
+
+AWS: Final = "aws"
+GCP: Final = "gcp"
+FSDL: Final = "fsdl"
+PRICE_SOURCES: Final[Json] = {
+    AWS: {
+        "from": ["aws/karpenter-provider-aws", "alexei-led/spotinfo"],
+        "commit": [
+            "1d927085dd81a9df9301e613f371dac5b4d16bfe",
+            "05e933139449b888c78795b28af8e9370429a031",
+        ],
+        "licence": "Apache-2.0",
+        "date": "2026-07-20",
+        "note": "spot prices are the savings of 2025-06-28 off the price on demand",
+    },
+    GCP: {
+        "from": ["Cyclenerd/google-cloud-pricing-cost-calculator"],
+        "commit": ["dac31281f2a4575f0a8bff20ac04fc71a5ff2190"],
+        "licence": "Apache-2.0",
+        "date": "2026-07-30",
+    },
+    FSDL: {
+        "from": ["the-full-stack/website"],
+        "commit": ["2bddc6d52544dc258e7e34396c6958377f72816b"],
+        "licence": "MIT",
+        "date": "2025-03-07",
+    },
+}
+
+
+def make_files(read: Read) -> Iterator[tuple[str, str]]:
+    """Make each embedded file: its name below ebbtide/data, and its text."""
+    yield CATALOGUE, make_catalogue(read)
+
+
+def make_catalogue(read: Read) -> str:
+    """Join the price lists; rows that cannot be believed are left out."""
+    gcp = list(
+        prices.read_gcp(
+            read("gcp-gpu-price-history/gcp_gpu_prices_2026-07-30.csv"),
+            day=PRICE_SOURCES[GCP]["date"],
+            source=GCP,
+        )
+    )
+    aws = prices.read_aws(
+        read("aws-gpu-ondemand/aws_accelerated_prices_bandwidth.csv"),
+        read("aws-spot-advisor/aws_spot_advisor_accelerators.csv"),
+        day=PRICE_SOURCES[AWS]["date"],
+        source=AWS,
+    )
+    fsdl = prices.read_fsdl(
+        read("cloud-gpus-fsdl/cloud-gpus.csv"),
+        day=PRICE_SOURCES[FSDL]["date"],
+        source=FSDL,
+        without=frozenset(offer["instance_type"] for offer in gcp),
+    )
+    offers = [
+        {name: value for name, value in offer.items() if value is not None}
+        for offer in (*aws, *gcp, *fsdl)
+    ]
+    whole = {
+        "day": max(source["date"] for source in PRICE_SOURCES.values()),
+        "sources": PRICE_SOURCES,
+        "gpus": prices.read_gpus(read("gpus/gpus.csv")),
+    }
+    doubted = {entry.row for entry in load_catalogue(render(whole, offers)).refused}
+    kept = [offer for row, offer in enumerate(offers, start=1) if row not in doubted]
+    return render(whole, kept)
+
+
+def render(whole: Json, offers: list[Json]) -> str:
+    """Return the text of a catalogue."""
+    return render_catalogue(**whole, offers=offers)
+
+
+def render_model(sealed: Json, provenance: Json) -> str:
+    """Return the text of an embedded model, with where its data came from."""
+    stored = {"provenance": provenance, "model": sealed}
+    return json.dumps(stored, indent=1, sort_keys=True, allow_nan=False) + "\n"
