@@ -20,6 +20,7 @@ import numpy as np
 from ebbtide.core.models.forecast import Forecast, Json
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.quality import HeldOut, Quality, hold_out, judge, leave_one_out
+from ebbtide.core.models.residuals import STUDENT
 from ebbtide.core.models.table import Column, DataError, Floats, Table, check
 
 POOL: Final = Column(name="pool", unit="text")
@@ -52,14 +53,22 @@ class Stage:
     """Mean of each group."""
     counts: dict[str, int]
 
-    def guess(self, group: str) -> tuple[float, float]:
-        """Return mean and deviation of the log of a time to come."""
+    def guess(self, group: str) -> tuple[float, float, float]:
+        """Return mean and deviation of the log of a time to come, and how far it may be off."""
         if group not in self.means:
-            return self.center, float(np.hypot(self.between, self.within))
+            deviation = float(np.hypot(self.between, self.within))
+            return self.center, deviation, self._reach(deviation)
         own = self.counts[group] / self.within**2
         all_others = 1 / self.between**2
         mean = (own * self.means[group] + all_others * self.center) / (own + all_others)
-        return mean, float(np.sqrt(1 / (own + all_others) + self.within**2))
+        deviation = float(np.sqrt(1 / (own + all_others) + self.within**2))
+        return mean, deviation, QUANTILE * deviation
+
+    def _reach(self, deviation: float) -> float:
+        """Student's interval for one more group: few groups say little of how groups differ."""
+        number = len(self.means)
+        quantile = STUDENT[number - 2] if 1 < number <= len(STUDENT) + 1 else QUANTILE
+        return quantile * float(np.sqrt(1 + 1 / number)) * deviation
 
     def to_json(self) -> Json:
         """Return plain JSON."""
@@ -106,7 +115,7 @@ class StartUpModel:
         """Return the expected seconds of the stage of each row; raises DataError."""
         check(table, (POOL, STAGE))
         pools, stages = table.texts(POOL).tolist(), table.texts(STAGE).tolist()
-        known: dict[tuple[str, str], tuple[float, float, bool]] = {}
+        known: dict[tuple[str, str], tuple[float, float, float, bool]] = {}
         for row, pool, stage in zip(table.rows.tolist(), pools, stages, strict=True):
             if stage not in self.stages:
                 raise DataError(
@@ -117,13 +126,13 @@ class StartUpModel:
                 found = self.stages[stage]
                 known[stage, pool] = (*found.guess(pool), pool not in found.means)
         guesses = [known[pair] for pair in zip(stages, pools, strict=True)]
-        mean = np.array([guess[0] for guess in guesses])
-        deviation = np.array([guess[1] for guess in guesses])
+        mean, deviation, reach, beyond = (np.array(part) for part in zip(*guesses, strict=True))
+        value = np.exp(mean + deviation**2 / 2)
         return Forecast(
-            value=np.exp(mean + deviation**2 / 2),
-            low=np.exp(mean - QUANTILE * deviation),
-            high=np.exp(mean + QUANTILE * deviation),
-            beyond=np.array([guess[2] for guess in guesses], dtype=np.bool_),
+            value=value,
+            low=np.exp(mean - reach),
+            high=np.maximum(np.exp(mean + reach), value),
+            beyond=beyond,
         )
 
     def total(self, stages: Mapping[str, str] | Sequence[tuple[str, str]]) -> Duration:

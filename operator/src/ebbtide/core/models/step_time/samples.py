@@ -1,6 +1,6 @@
 """Samples of step times: checked, and the rows of one set-up made one point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -58,7 +58,7 @@ class Points:
 
 
 def read_samples(table: Table) -> tuple[Setups, Floats]:
-    """Read set-ups and their step times in seconds; raises DataError, also for mixed units."""
+    """Read set-ups and their seconds; raises DataError, also for mixed units."""
     setups = read_setups(table)
     seconds = table.numbers(STEP_TIME)
     check_units(setups, seconds)
@@ -66,7 +66,7 @@ def read_samples(table: Table) -> tuple[Setups, Floats]:
         here = setups.workload == workload
         for column, values in ((FLOPS, setups.flops), (TENSORS, setups.tensors)):
             _check_same(setups, column, values, here & np.isfinite(values))
-    return setups, seconds
+    return _filled(setups), seconds
 
 
 def merge(setups: Setups, seconds: Floats) -> Points:
@@ -77,12 +77,13 @@ def merge(setups: Setups, seconds: Floats) -> Points:
     for index, key in enumerate(keys):
         places.setdefault(key, []).append(index)
     gpu, workload, batches = zip(*places, strict=True)
+    first = np.array([found[0] for found in places.values()], dtype=np.intp)
     noise = [_repeats(seconds[found]) for found in places.values()]
     return Points(
         gpu=np.array(gpu, dtype=object),
         workload=np.array(workload, dtype=object),
-        flops=_of_workload(setups, setups.flops, workload),
-        tensors=_of_workload(setups, setups.tensors, workload),
+        flops=setups.flops[first],
+        tensors=setups.tensors[first],
         batch=np.array(batches),
         seconds=np.array([seconds[found].mean() for found in places.values()]),
         noise=np.concatenate(noise),
@@ -97,12 +98,25 @@ def _repeats(seconds: Floats) -> Floats:
     return np.log(seconds / others)
 
 
-def _of_workload(setups: Setups, values: Floats, workloads: tuple[str, ...]) -> Floats:
-    known: dict[str, float] = {}
-    for name, value in zip(setups.workload.tolist(), values.tolist(), strict=True):
-        if np.isfinite(value):
-            known.setdefault(name, value)
-    return np.array([known.get(name, np.nan) for name in workloads])
+def _filled(setups: Setups) -> Setups:
+    """Give each row what another row of its workload says, where it says nothing itself."""
+    return replace(
+        setups,
+        flops=_of_workload(setups, setups.flops),
+        params=_of_workload(setups, setups.params),
+        tensors=_of_workload(setups, setups.tensors),
+    )
+
+
+def _of_workload(setups: Setups, values: Floats) -> Floats:
+    names = setups.workload.tolist()
+    known = {
+        name: value
+        for name, value in zip(reversed(names), reversed(values.tolist()), strict=True)
+        if np.isfinite(value)
+    }
+    absent = np.isnan(values)
+    return np.where(absent, np.array([known.get(name, np.nan) for name in names]), values)
 
 
 def _check_same(setups: Setups, column: Column, values: Floats, chosen: Flags) -> None:
