@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ebbtide.core.models import saturation
+from ebbtide.core.models import lone_series, saturation
 from ebbtide.core.models.clusters import (
     BYTES,
     GPU,
@@ -26,9 +26,10 @@ from ebbtide.core.models.clusters import (
     WORKLOAD,
     Clusters,
 )
-from ebbtide.core.models.forecast import Forecast, Spread
+from ebbtide.core.models.forecast import BEYOND, Forecast, Spread
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.quality import Quality, hold_out, judge, leave_one_out
+from ebbtide.core.models.residuals import is_covered, spread_of
 from ebbtide.core.models.saturation import Ceilings, Series, Shared
 from ebbtide.core.models.stored import Json
 from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, Texts, check
@@ -199,19 +200,19 @@ def _fit_all(clusters: Clusters) -> Fitted:
     return saturation.fit_shared(clusters)
 
 
-def _fit_each(clusters: Clusters, *, one: saturation.One) -> Fitted:
-    return None, saturation.fit_each(clusters, one)
+def _fit_each(clusters: Clusters, *, one: lone_series.One) -> Fitted:
+    return None, lone_series.fit_each(clusters, one)
 
 
 def _fit_optimus(clusters: Clusters) -> Fitted:
-    return None, saturation.fit_optimus(clusters)
+    return None, lone_series.fit_optimus(clusters)
 
 
 WAYS: Final[Mapping[str, Way]] = {
     "shared-knee": _fit_all,
-    "p-norm": partial(_fit_each, one=saturation.bend),
-    "linear-sum": partial(_fit_each, one=saturation.add_speeds),
-    "hard-cap": partial(_fit_each, one=saturation.cut_off),
+    "p-norm": partial(_fit_each, one=lone_series.bend),
+    "linear-sum": partial(_fit_each, one=lone_series.add_speeds),
+    "hard-cap": partial(_fit_each, one=lone_series.cut_off),
     "optimus": _fit_optimus,
 }
 
@@ -225,7 +226,7 @@ def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
     """
     clusters = Clusters.of(table)
     way = WAYS[method]
-    spread, quality = Spread.of(np.empty(0), np.empty(0)), Quality(samples=len(table), split="none")
+    spread, quality = spread_of(np.empty(0)), Quality(samples=len(table), split="none")
     if len(set(clusters.workers.tolist())) > 1:
         averaged = _as_table(clusters)
         names = np.array([f"{number:g}" for number in clusters.workers], dtype=object)
@@ -234,14 +235,19 @@ def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
             leave_one_out(names),
             lambda known: _build(way(Clusters.of(known)), method=method).predict,
         )
-        measured = clusters.speed[held.rows]
-        spread = Spread.of(measured, held.forecast.value)
-        quality = judge(
-            measured,
-            spread.around(held.forecast.value, beyond=held.forecast.beyond),
-            groups=names[held.rows],
-            split="leave-one-out:workers",
-            samples=len(table),
+        measured, forecast = clusters.speed[held.rows], held.forecast
+        # the interval is wider beyond the data: what was missed there counts less
+        missed = np.log(measured / forecast.value) / np.where(forecast.beyond, BEYOND, 1.0)
+        spread = spread_of(missed)
+        quality = replace(
+            judge(
+                measured,
+                spread.around(forecast.value, beyond=forecast.beyond),
+                groups=names[held.rows],
+                split="leave-one-out:workers",
+                samples=len(table),
+            ),
+            coverage=float(is_covered(missed).mean()),
         )
     return replace(_build(way(clusters), method=method), spread=spread, quality=quality)
 
