@@ -19,8 +19,8 @@ import numpy as np
 ROOT: Final = Path(__file__).resolve().parents[1]
 BUILD: Final = ROOT / "build" / "bench"
 
-YARDSTICK_LIMIT_S: Final = 0.1
-"""About twice what the yardstick takes on an idle core of a server of 2022."""
+YARDSTICK_LIMIT_S: Final = 0.06
+"""Two and a half times what it takes on an idle core of a server of 2023."""
 MISSED: Final = 1
 NOISY: Final = 2
 

@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ebbtide.core.models import kinds
+from ebbtide.core.models.stored import seal
+from ebbtide.core.models.table import Table
 from ebbtide.data.catalogue import load_catalogue, render_catalogue
-from ebbtide.data.shapes import prices
+from ebbtide.data.shapes import cluster_speed, cm_dare, prices
 
 Json: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[str], str]
@@ -42,9 +46,50 @@ PRICE_SOURCES: Final[Json] = {
 }
 
 
+CM_DARE: Final[Json] = {
+    "source": "cake-lab/CM-DARE",
+    "commit": "263b7f14951c0645cacdfeadbef8546d4a742632",
+    "licence": "Apache-2.0",
+    "date": "2020-07-06",
+    "about": "ICDCS 2020: convolutional networks on CIFAR-10, 128 samples a step, TensorFlow 1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What an embedded model is fitted from."""
+
+    kind: str
+    samples: Callable[[Read], Table]
+    provenance: Json
+
+
+RECIPES: Final = (
+    Recipe(
+        kind="step-time",
+        samples=lambda read: cm_dare.read_means(read("cm-dare/derived/models20.csv")),
+        provenance=CM_DARE,
+    ),
+    Recipe(
+        kind="checkpoint",
+        samples=lambda read: cm_dare.read_checkpoint_means(read("cm-dare/derived/models20.csv")),
+        provenance=CM_DARE,
+    ),
+    Recipe(
+        kind="parameter-server",
+        samples=lambda read: cluster_speed.read(read("cm-dare/derived/cluster_speed.csv")),
+        provenance=CM_DARE,
+    ),
+)
+
+
 def make_files(read: Read) -> Iterator[tuple[str, str]]:
     """Make each embedded file: its name below ebbtide/data, and its text."""
     yield CATALOGUE, make_catalogue(read)
+    for recipe in RECIPES:
+        kind = kinds.find(recipe.kind)
+        model = kind.methods[kind.default](recipe.samples(read))
+        yield f"models/{recipe.kind}.json", render_model(seal(kind.name, model), recipe.provenance)
 
 
 def make_catalogue(read: Read) -> str:
