@@ -33,8 +33,8 @@ TOLERANCE: Final = 0.15
 class Habits:
     """How fast to learn, to forget, and to call it a drift."""
 
-    window: int = 8
-    """Samples that are remembered as they were."""
+    window: int = 9
+    """Samples that are remembered as they were; odd, so that one of them is their median."""
     half_life: int = 64
     """Samples after which an old one counts half."""
     prior_samples: float = 4.0
@@ -51,6 +51,8 @@ class Habits:
         for name, value in {**counts, "accept_after": self.accept_after}.items():
             if value < 1:
                 raise ValueError(f"{name} {value}: at least 1 is needed")
+        if self.window % 2 == 0:
+            raise ValueError(f"window {self.window}: an odd number is needed")
         positive = {"prior_samples": self.prior_samples, "tolerance": self.tolerance}
         for name, number in positive.items():
             if not 0 < number < math.inf:

@@ -9,6 +9,7 @@ Checkpoints, lost work and restarts take time: effective training time ratio (ET
 from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ebbtide.core.models.table import Floats
 
@@ -29,7 +30,7 @@ def noise_scale(*, batch: float, squared_mean: float, variance: float) -> float:
     return batch * variance / squared_mean
 
 
-def efficiency(batch: Floats | float, *, first_batch: float, noise: float | None) -> Floats:
+def efficiency(batch: ArrayLike, *, first_batch: float, noise: float | None) -> Floats:
     """
     Progress per sample of a batch, relative to that of `first_batch` samples.
 
@@ -80,7 +81,7 @@ def effective_ratio(
 
 
 def goodput(
-    throughput: Floats | float, *, batch: Floats | float, first_batch: float, noise: float | None
+    throughput: ArrayLike, *, batch: ArrayLike, first_batch: float, noise: float | None
 ) -> Floats:
     """Samples per second that count: throughput x efficiency."""
     result: Floats = np.asarray(throughput, dtype=np.float64) * efficiency(
@@ -89,7 +90,7 @@ def goodput(
     return result
 
 
-def goodput_net(goodput_: Floats | float, *, ratio: float) -> Floats:
+def goodput_net(goodput_: ArrayLike, *, ratio: float) -> Floats:
     """Samples per second that count and last: goodput x effective ratio."""
     if not 0 < ratio <= 1:
         raise ValueError(f"ratio {ratio}: a share above 0 and at most 1 is needed")

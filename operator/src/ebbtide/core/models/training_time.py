@@ -18,7 +18,7 @@ from ebbtide.core.models.table import Floats
 ROUNDS: Final = 200
 """Repeats of a sum that settles, before it is taken as it is."""
 CLOSE_S: Final = 1e-6
-MOST_MOMENTS: Final = 20_000
+MOST_MOMENTS: Final = 10_000
 """Steps of time after which a cluster that gets nowhere is given up."""
 
 
@@ -175,18 +175,21 @@ def availability(lives: Lives, *, replace_s: float, until_s: float) -> Floats:
     number = int(np.ceil(until_s / lives.unit_s)) + 1
     moments: Floats = np.arange(number, dtype=np.float64) * lives.unit_s
     survival = lives.at(moments)
-    deaths = -np.diff(survival)
-    # a life that ends inside a cell ends in its middle
-    delay, rest = divmod(replace_s / lives.unit_s + 0.5, 1.0)
-    weights = np.zeros(number)
+    deaths = np.append(-np.diff(survival), 0.0)
+    delay, rest = divmod(replace_s / lives.unit_s, 1.0)
+    # deaths by how many units later their replacement begins, at some moment of that unit
+    begins = np.zeros(number)
     for shift, part in ((int(delay), 1 - rest), (int(delay) + 1, rest)):
         if shift < number:
-            weights[shift:] += part * np.append(deaths, 0.0)[: number - shift]
+            begins[shift:] += part * deaths[: number - shift]
     share = survival.copy()
-    # a weight of its own moment stands on both sides of the equation
-    own = 1 - weights[0]
+    # of those that begin in one unit: none trains at its start, the mean of both ends at its end
+    begun = np.zeros(number)
     for now in range(1, number):
-        share[now] = (survival[now] + weights[1 : now + 1] @ share[now - 1 :: -1][:now]) / own
+        known = survival[now] + begins[1 : now + 1] @ begun[now - 1 :: -1][:now]
+        # what begins in this very unit depends on the share that is looked for
+        share[now] = (known + begins[0] * share[now - 1] / 2) / (1 - begins[0] / 2)
+        begun[now] = (share[now - 1] + share[now]) / 2
     return np.minimum(share, 1.0)
 
 
