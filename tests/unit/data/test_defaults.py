@@ -1,9 +1,11 @@
 """What ships inside the package is what `make models` makes, and says where it came from."""
 
 import json
+import math
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,36 @@ def made() -> dict[str, str]:
     return dict(make_files(lambda path: (DATA / path).read_text(encoding="utf-8")))
 
 
+def is_alike(one: Any, other: Any) -> bool:
+    """The same, but for the last digits of fitted numbers, where processors differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = set(one) - {"checksum"}
+        return names == set(other) - {"checksum"} and all(
+            is_alike(one[name], other[name]) for name in names
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+    return bool(one == other)
+
+
 def test_what_ships_is_what_would_be_made_now() -> None:
-    stale = [name for name, text in made().items() if (EMBEDDED / name).read_text("utf-8") != text]
+    ships = {name: (EMBEDDED / name).read_text(encoding="utf-8") for name in made()}
+
+    stale = [
+        name
+        for name, text in made().items()
+        if ships[name] != text and not is_alike(json.loads(ships[name]), json.loads(text))
+    ]
 
     assert stale == [], "run `make models`"
+
+
+def test_what_is_made_twice_is_the_same_to_the_byte() -> None:
+    again = dict(make_files(lambda path: (DATA / path).read_text(encoding="utf-8")))
+
+    assert again == made()
 
 
 def test_nothing_ships_that_is_not_made() -> None:

@@ -50,7 +50,7 @@ CM_DARE: Final[Json] = {
     "source": "cake-lab/CM-DARE",
     "commit": "263b7f14951c0645cacdfeadbef8546d4a742632",
     "licence": "Apache-2.0",
-    "date": "2020-07-06",
+    "date": "2020",
     "about": "ICDCS 2020: convolutional networks on CIFAR-10, 128 samples a step, TensorFlow 1",
 }
 
