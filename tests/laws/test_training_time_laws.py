@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.models import checkpoint_interval, goodput, training_time
-from ebbtide.core.models.lives import Lives
+from ebbtide.core.models.survival import Survival
 
 SECONDS = st.floats(1.0, 1e6)
 FALLS = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30)
 
 
-def lives_of(falls: list[float], *, unit_s: float = 60.0) -> Lives:
+def lives_of(falls: list[float], *, unit_s: float = 60.0) -> Survival:
     """Of those that live, a share falls in each unit; somebody lives on, so that work can end."""
     survival = np.cumprod(np.append(1.0, 1 - 0.3 * np.array(falls)))
-    return Lives(unit_s=unit_s, survival=survival)
+    return Survival(unit_s=unit_s, alive=survival)
 
 
 @given(falls=FALLS, ages=st.lists(st.floats(0, 1e5), min_size=2, max_size=20))

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from ebbtide.core.models import checkpoint_interval, training_time
-from ebbtide.core.models.lives import Lives
+from ebbtide.core.models.survival import Survival
 from ebbtide.core.models.table import Floats
 
 HOUR = 3600.0
 
 
-def constant(mean_s: float, *, unit_s: float = 120, until_s: float = 24 * HOUR) -> Lives:
-    return Lives.of(lambda ages: np.exp(-ages / mean_s), unit_s=unit_s, until_s=until_s)
+def constant(mean_s: float, *, unit_s: float = 120, until_s: float = 24 * HOUR) -> Survival:
+    return Survival.of(lambda ages: np.exp(-ages / mean_s), unit_s=unit_s, until_s=until_s)
 
 
-def bathtub(*, unit_s: float = 120) -> Lives:
+def bathtub(*, unit_s: float = 120) -> Survival:
     """A third dies in the first hours, most of the rest at the cap of 24 h."""
 
     def law(ages: Floats) -> Floats:
@@ -26,7 +26,7 @@ def bathtub(*, unit_s: float = 120) -> Lives:
         alive: Floats = np.clip(1 - early - late + 0.6 * np.exp(-24 / 0.8), 0, 1)
         return alive
 
-    return Lives.of(law, unit_s=unit_s, until_s=24 * HOUR)
+    return Survival.of(law, unit_s=unit_s, until_s=24 * HOUR)
 
 
 def test_young_is_the_root_of_twice_the_product() -> None:
@@ -125,7 +125,7 @@ def test_a_save_between_two_units_is_counted_as_it_is() -> None:
 
 
 def test_without_losses_there_is_one_save() -> None:
-    lives = Lives(unit_s=60, survival=np.ones(100))
+    lives = Survival(unit_s=60, alive=np.ones(100))
 
     plan = checkpoint_interval.plan_by_age(lives, work_s=HOUR, save_s=30, restart_s=60)
 
@@ -141,7 +141,7 @@ def test_a_question_beyond_the_plan_is_answered_at_its_edge() -> None:
 
 
 def test_a_node_that_dies_before_one_unit_is_saved_is_no_plan() -> None:
-    lives = Lives(unit_s=60, survival=np.array([1.0, 1.0, 0.0]))
+    lives = Survival(unit_s=60, alive=np.array([1.0, 1.0, 0.0]))
 
     with pytest.raises(ValueError, match="no node lives for 121 s"):
         checkpoint_interval.plan_by_age(lives, work_s=600, save_s=61, restart_s=0)

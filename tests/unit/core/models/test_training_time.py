@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebbtide.core.models import training_time
-from ebbtide.core.models.lives import Lives
+from ebbtide.core.models.survival import Survival
 from ebbtide.core.models.table import Floats
 from ebbtide.core.models.training_time import Costs
 
@@ -19,9 +19,9 @@ ACTUAL = [3201, 2886, 1808, 934, 3533, 3394, 374, 2302, 2021, 620, 1117]
 SHAPE, SCALE = 0.6, 3 * HOUR
 
 
-def weibull(*, unit_s: float = 60) -> Lives:
+def weibull(*, unit_s: float = 60) -> Survival:
     """Infant mortality: as most clouds show it."""
-    return Lives.of(
+    return Survival.of(
         lambda ages: np.exp(-((ages / SCALE) ** SHAPE)), unit_s=unit_s, until_s=48 * HOUR
     )
 
@@ -101,6 +101,18 @@ def test_revocations_prolong_the_time_in_which_they_happen() -> None:
     assert once == pytest.approx(64_000 / 18.2 + 64 + 4 * chance_of_loss * 160, abs=0.01)
 
 
+def test_a_chance_of_loss_that_falls_with_time_settles_nowhere_and_still_ends() -> None:
+    found = training_time.by_equation(
+        steps=100,
+        speeds=[1.0],
+        steps_between_saves=100,
+        costs=Costs(save_s=0, start_s=10, replace_s=0),
+        lost_by=lambda seconds: float(seconds < 105),
+    )
+
+    assert found in {100, 110}
+
+
 # ---------------------------------------------------------------- lost as one
 
 
@@ -142,7 +154,7 @@ def test_expected_end_takes_less_than_five_milliseconds() -> None:
 
 
 def test_a_constant_rate_is_dalys_when_restarts_are_free() -> None:
-    lives = Lives.of(lambda ages: np.exp(-ages / (3 * HOUR)), unit_s=30, until_s=24 * HOUR)
+    lives = Survival.of(lambda ages: np.exp(-ages / (3 * HOUR)), unit_s=30, until_s=24 * HOUR)
 
     exact = training_time.of_lives(lives, work_s=4 * HOUR, interval_s=2700, save_s=120, restart_s=0)
 
@@ -161,7 +173,7 @@ def test_losses_in_restarts_count_where_the_rate_is_constant() -> None:
 
 
 def test_rare_losses_leave_work_and_saves() -> None:
-    lives = Lives(unit_s=60, survival=np.ones(10))
+    lives = Survival(unit_s=60, alive=np.ones(10))
 
     found = training_time.of_lives(lives, work_s=1000, interval_s=300, save_s=10, restart_s=99)
 
@@ -172,16 +184,23 @@ def test_rare_losses_leave_work_and_saves() -> None:
 
 
 def test_an_interval_that_no_node_survives_is_refused() -> None:
-    lives = Lives(unit_s=60, survival=np.array([1.0, 0.5, 0.0]))
+    lives = Survival(unit_s=60, alive=np.array([1.0, 0.5, 0.0]))
 
     with pytest.raises(ValueError, match="no node lives for 130 s"):
         training_time.of_lives(lives, work_s=1000, interval_s=120, save_s=10, restart_s=0)
 
 
+def test_an_interval_far_longer_than_nodes_last_is_refused() -> None:
+    with pytest.raises(ValueError, match="intervals of 10000 s never end where nodes last 1 s"):
+        training_time.of_constant_rate(
+            work_s=1e4, interval_s=1e4, save_s=1, restart_s=1, between_failures_s=1
+        )
+
+
 def test_a_cap_in_the_middle_of_the_work_costs_one_restart() -> None:
     survival = np.ones(11)
     survival[-1] = 0
-    lives = Lives(unit_s=60, survival=survival)
+    lives = Survival(unit_s=60, alive=survival)
 
     # nodes live 540 to 600 s, 570 in the mean: five segments of 100 s
     found = training_time.of_lives(lives, work_s=1000, interval_s=100, save_s=0, restart_s=30)
@@ -222,7 +241,7 @@ def test_expected_end_of_a_cluster_is_that_of_simulated_ones(workers: int) -> No
 
 
 def test_in_the_long_run_the_share_that_trains_is_life_over_life_and_replacement() -> None:
-    lives = Lives.of(lambda ages: np.exp(-ages / 1000), unit_s=10, until_s=10_000)
+    lives = Survival.of(lambda ages: np.exp(-ages / 1000), unit_s=10, until_s=10_000)
 
     share = training_time.availability(lives, replace_s=250, until_s=10_000)
 
@@ -231,7 +250,7 @@ def test_in_the_long_run_the_share_that_trains_is_life_over_life_and_replacement
 
 
 def test_replacements_at_once_lose_nothing() -> None:
-    lives = Lives.of(lambda ages: np.exp(-ages / 1000), unit_s=10, until_s=5_000)
+    lives = Survival.of(lambda ages: np.exp(-ages / 1000), unit_s=10, until_s=5_000)
 
     assert training_time.of_cluster(lives, work_s=5_000, replace_s=0) == pytest.approx(
         5_000, rel=0.001
@@ -239,7 +258,7 @@ def test_replacements_at_once_lose_nothing() -> None:
 
 
 def test_replacements_that_never_come_lose_what_dies() -> None:
-    lives = Lives(unit_s=10, survival=np.linspace(1, 0, 11))
+    lives = Survival(unit_s=10, alive=np.linspace(1, 0, 11))
 
     share = training_time.availability(lives, replace_s=1e6, until_s=200)
 
@@ -248,7 +267,7 @@ def test_replacements_that_never_come_lose_what_dies() -> None:
 
 
 def test_a_cluster_that_gets_nowhere_is_refused() -> None:
-    lives = Lives(unit_s=10, survival=np.array([1.0, 0.0]))
+    lives = Survival(unit_s=10, alive=np.array([1.0, 0.0]))
 
     with pytest.raises(ValueError, match="the work is not done after"):
         training_time.of_cluster(lives, work_s=5_000, replace_s=50_000)

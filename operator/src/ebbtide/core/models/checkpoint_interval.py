@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ebbtide.core.models.lives import Lives
+from ebbtide.core.models.survival import Survival
 from ebbtide.core.models.table import Floats
 
 MOST_UNITS: Final = 240
@@ -80,9 +80,9 @@ class AgePlan:
         return float(self.expected[-1])
 
 
-def plan_by_age(lives: Lives, *, work_s: float, save_s: float, restart_s: float) -> AgePlan:
+def plan_by_age(law: Survival, *, work_s: float, save_s: float, restart_s: float) -> AgePlan:
     """
-    The best interval for each age and amount of work left, in units of the grid of `lives`.
+    The best interval for each age and amount of work left, in units of the grid of `law`.
 
     With s = interval + save and p = S(a + s) / S(a), time to the end from age a with work j is
     V(a, j) = min over the interval of p (s + V(a + s, j - interval)) + lost time
@@ -92,13 +92,13 @@ def plan_by_age(lives: Lives, *, work_s: float, save_s: float, restart_s: float)
     _need(work_s=work_s, save_s=save_s)
     if not restart_s >= 0:
         raise ValueError(f"restart_s {restart_s}: seconds from 0 upwards are needed")
-    units = int(np.ceil(work_s / lives.unit_s - 1e-9))
+    units = int(np.ceil(work_s / law.unit_s - 1e-9))
     if units > MOST_UNITS:
         raise ValueError(
-            f"{work_s:g} s of work are {units} units of {lives.unit_s:g} s:"
+            f"{work_s:g} s of work are {units} units of {law.unit_s:g} s:"
             f" at most {MOST_UNITS}, take a coarser grid"
         )
-    segments = _Segments.of(lives, units=units, save_s=save_s)
+    segments = _Segments.of(law, units=units, save_s=save_s)
     values = np.zeros((segments.ages + 1, units + 1))
     intervals = np.zeros((segments.ages, units + 1), dtype=np.intp)
     for left in range(1, units + 1):
@@ -109,14 +109,14 @@ def plan_by_age(lives: Lives, *, work_s: float, save_s: float, restart_s: float)
         new = float(np.min(np.where(failed[0] < 1, fresh, np.inf)))
         if not np.isfinite(new):
             raise ValueError(
-                f"no node lives for {lives.unit_s + save_s:g} s, one unit of work and its save"
+                f"no node lives for {law.unit_s + save_s:g} s, one unit of work and its save"
             )
         whole = before + failed * (restart_s + new)
         best = np.argmin(whole, axis=1)
         intervals[:, left] = best + 1
         values[:-1, left] = np.take_along_axis(whole, best[:, None], axis=1)[:, 0]
         values[-1, left] = values[-2, left]
-    return AgePlan(unit_s=lives.unit_s, intervals=intervals, expected=values[0])
+    return AgePlan(unit_s=law.unit_s, intervals=intervals, expected=values[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +136,16 @@ class _Segments:
     """What was rounded off, a fraction of a unit."""
 
     @classmethod
-    def of(cls, lives: Lives, *, units: int, save_s: float) -> "_Segments":
+    def of(cls, law: Survival, *, units: int, save_s: float) -> "_Segments":
         """Compute them once."""
-        whole, rest = divmod(save_s / lives.unit_s, 1.0)
-        ages = min(len(lives.survival), MOST_AGES)
-        start: Floats = np.arange(ages, dtype=np.float64)[:, None] * lives.unit_s
-        spent: Floats = np.arange(1, units + 1, dtype=np.float64) * lives.unit_s + save_s
-        alive, later = lives.at(start), lives.at(start + spent)
+        whole, rest = divmod(save_s / law.unit_s, 1.0)
+        ages = min(len(law.alive), MOST_AGES)
+        start: Floats = np.arange(ages, dtype=np.float64)[:, None] * law.unit_s
+        spent: Floats = np.arange(1, units + 1, dtype=np.float64) * law.unit_s + save_s
+        alive, later = law.at(start), law.at(start + spent)
         some = np.maximum(alive, 1e-300)
         lived = np.where(alive > 0, later / some, 0.0)
-        lost = (lives.area(start + spent) - lives.area(start) - spent * later) / some
+        lost = (law.area(start + spent) - law.area(start) - spent * later) / some
         following = np.arange(ages)[:, None] + np.arange(1, units + 1) + int(whole)
         return cls(
             ages=ages,

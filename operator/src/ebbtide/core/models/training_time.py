@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ebbtide.core.models.lives import Lives
+from ebbtide.core.models.survival import Survival
 from ebbtide.core.models.table import Floats
 
 ROUNDS: Final = 200
@@ -104,12 +104,18 @@ def of_constant_rate(
     rate = 1 / between_failures_s
     whole, rest = divmod(work_s, interval_s)
     lengths = np.array([interval_s + save_s, rest + save_s])
-    seconds = np.exp(rate * restart_s) * np.expm1(rate * lengths) / rate
-    return float(whole * seconds[0] + (seconds[1] if rest > 0 else 0.0))
+    with np.errstate(over="ignore"):
+        seconds = np.exp(rate * restart_s) * np.expm1(rate * lengths) / rate
+    total = float(whole * seconds[0] + seconds[1]) if rest > 0 else float(whole * seconds[0])
+    if not np.isfinite(total):
+        raise ValueError(
+            f"intervals of {interval_s:g} s never end where nodes last {between_failures_s:g} s"
+        )
+    return total
 
 
 def of_lives(
-    lives: Lives, *, work_s: float, interval_s: float, save_s: float, restart_s: float
+    law: Survival, *, work_s: float, interval_s: float, save_s: float, restart_s: float
 ) -> float:
     """
     Expected seconds of work that is saved every `interval_s`, for any law of life; exact.
@@ -125,18 +131,18 @@ def of_lives(
     short = rest > interval_s * 1e-9
     number = int(whole) + int(short)
     starts: Floats = np.arange(number, dtype=np.float64) * (interval_s + save_s)
-    regular = _ends(lives, starts, np.full(number, interval_s + save_s))
+    regular = _ends(law, starts, np.full(number, interval_s + save_s))
     # the short segment comes last: it alone has another length
-    last = _ends(lives, starts, np.full(number, rest + save_s)) if short else regular
+    last = _ends(law, starts, np.full(number, rest + save_s)) if short else regular
     return _renew(regular, last, restart_s=restart_s)
 
 
-def _ends(lives: Lives, starts: Floats, lengths: Floats) -> tuple[Floats, Floats, Floats]:
+def _ends(law: Survival, starts: Floats, lengths: Floats) -> tuple[Floats, Floats, Floats]:
     """Length, chance to be lost, and lost seconds times that chance, of segments by their age."""
-    alive, later = lives.at(starts), lives.at(starts + lengths)
+    alive, later = law.at(starts), law.at(starts + lengths)
     some = np.maximum(alive, 1e-300)
     failed = np.where(alive > 0, 1 - later / some, 1.0)
-    lost = (lives.area(starts + lengths) - lives.area(starts) - lengths * later) / some
+    lost = (law.area(starts + lengths) - law.area(starts) - lengths * later) / some
     return lengths, failed, np.where(alive > 0, np.maximum(lost, 0.0), 0.0)
 
 
@@ -163,7 +169,7 @@ def _renew(
 # ---------------------------------------------------------------- survivors train on
 
 
-def availability(lives: Lives, *, replace_s: float, until_s: float) -> Floats:
+def availability(law: Survival, *, replace_s: float, until_s: float) -> Floats:
     """
     The share of workers that train at 0, unit, 2 unit, ... seconds after all began new.
 
@@ -172,11 +178,11 @@ def availability(lives: Lives, *, replace_s: float, until_s: float) -> Floats:
     """
     _need(until_s=until_s)
     _from_zero(replace_s=replace_s)
-    number = int(np.ceil(until_s / lives.unit_s)) + 1
-    moments: Floats = np.arange(number, dtype=np.float64) * lives.unit_s
-    survival = lives.at(moments)
+    number = int(np.ceil(until_s / law.unit_s)) + 1
+    moments: Floats = np.arange(number, dtype=np.float64) * law.unit_s
+    survival = law.at(moments)
     deaths = np.append(-np.diff(survival), 0.0)
-    delay, rest = divmod(replace_s / lives.unit_s, 1.0)
+    delay, rest = divmod(replace_s / law.unit_s, 1.0)
     # deaths by how many units later their replacement begins, at some moment of that unit
     begins = np.zeros(number)
     for shift, part in ((int(delay), 1 - rest), (int(delay) + 1, rest)):
@@ -193,7 +199,7 @@ def availability(lives: Lives, *, replace_s: float, until_s: float) -> Floats:
     return np.minimum(share, 1.0)
 
 
-def of_cluster(lives: Lives, *, work_s: float, replace_s: float) -> float:
+def of_cluster(law: Survival, *, work_s: float, replace_s: float) -> float:
     """
     Expected seconds of a cluster whose survivors train on, with speed in proportion to them.
 
@@ -203,18 +209,17 @@ def of_cluster(lives: Lives, *, work_s: float, replace_s: float) -> float:
     _need(work_s=work_s)
     _from_zero(replace_s=replace_s)
     horizon = 2 * work_s + replace_s
-    for _ in range(ROUNDS):
-        share = availability(lives, replace_s=replace_s, until_s=horizon)
-        done = np.append(0.0, np.cumsum((share[1:] + share[:-1]) / 2 * lives.unit_s))
+    while True:
+        share = availability(law, replace_s=replace_s, until_s=horizon)
+        done = np.append(0.0, np.cumsum((share[1:] + share[:-1]) / 2 * law.unit_s))
         if done[-1] >= work_s:
-            return float(np.interp(work_s, done, np.arange(len(done)) * lives.unit_s))
+            return float(np.interp(work_s, done, np.arange(len(done)) * law.unit_s))
         if len(share) > MOST_MOMENTS:
-            break
+            raise ValueError(
+                f"the work is not done after {horizon:g} s: replacements take {replace_s:g} s,"
+                " and nodes do not live long enough for them"
+            )
         horizon *= 2
-    raise ValueError(
-        f"the work is not done after {horizon:g} s: replacements take {replace_s:g} s, and nodes"
-        " do not live long enough for them"
-    )
 
 
 def _need(**values: float) -> None:
