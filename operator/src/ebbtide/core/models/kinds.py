@@ -1,13 +1,22 @@
 """The models that can be fitted and asked by name, as the command line does."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
-from ebbtide.core.models.quality import Quality
+from ebbtide.core.models.quality import Quality, Split
 from ebbtide.core.models.stored import Json, Model, StoredModelError, unseal
 from ebbtide.core.models.table import Column, Table
+
+
+class Judge(Protocol):
+    """Fits by a method and scores what was held out, under splits of the rows of a table."""
+
+    def __call__(
+        self, table: Table, splits: Iterable[Split], *, method: str, group: str, split: str
+    ) -> Quality:
+        """Return the quality; `group` names the column to score by, `split` what was held out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,8 @@ class Kind:
     """Ways to fit, by name; the first is the default. Each raises DataError."""
     read: Callable[[str, Quality, Json], Model]
     """Builds a model from its method, quality and parameters."""
+    judge: Judge | None = None
+    """How held-out samples are scored where `quality.judge` does not fit them."""
 
     @property
     def default(self) -> str:

@@ -1,6 +1,6 @@
 """How wrong a model was on what its fit had not seen."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
@@ -39,15 +39,38 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Held-out errors of forecasts of survival, where some ends were not seen."""
+
+    ks: float
+    """The largest gap between mean forecast and Kaplan and Meier's estimate, as a fraction."""
+    integrated_brier: float
+    """Mean squared error of the chance to be alive, over time; 0.25 is a coin."""
+    samples: int
+
+    def to_json(self) -> dict[str, float | int]:
+        """Return plain JSON."""
+        return {
+            "ks": self.ks,
+            "integrated_brier": self.integrated_brier,
+            "samples": self.samples,
+        }
+
+
+def _read_errors(stored: dict[str, Any]) -> Errors | Scores:
+    return Scores(**stored) if "ks" in stored else Errors(**stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """What a model knows of itself."""
 
     samples: int
     split: str
     """How samples were held out: `none`, `random`, `leave-one-out:COLUMN`, `fold:COLUMN`."""
-    errors: Errors | None = None
+    errors: Errors | Scores | None = None
     """Held-out errors of all; None where nothing could be held out."""
-    by_group: dict[str, Errors] = field(default_factory=dict)
+    by_group: Mapping[str, Errors | Scores] = field(default_factory=dict)
     coverage: float | None = None
     """The share of held-out measurements inside their interval."""
 
@@ -67,8 +90,8 @@ class Quality:
         return cls(
             samples=int(stored["samples"]),
             split=str(stored["split"]),
-            errors=Errors(**stored["errors"]) if stored["errors"] is not None else None,
-            by_group={name: Errors(**errors) for name, errors in stored["by_group"].items()},
+            errors=_read_errors(stored["errors"]) if stored["errors"] is not None else None,
+            by_group={name: _read_errors(each) for name, each in stored["by_group"].items()},
             coverage=stored["coverage_90"],
         )
 
