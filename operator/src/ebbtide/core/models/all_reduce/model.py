@@ -1,0 +1,284 @@
+"""
+Time of an all-reduce by system, GPUs per node, nodes, network and bytes.
+
+The default puts boosted trees on a physical base. Named alternatives: `alpha-beta`, the base
+alone; `trees`, on the logarithm of the time; `linear`, in logarithms, of bytes and GPUs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from ebbtide.core.models.all_reduce.base import Base, fit_bases
+from ebbtide.core.models.all_reduce.calls import Calls, read_calls, read_times
+from ebbtide.core.models.all_reduce.trees import Trees, choose_knots, refine
+from ebbtide.core.models.forecast import Forecast, Json, Spread
+from ebbtide.core.models.quality import Quality, Split, hold_out, judge
+from ebbtide.core.models.residuals import spread_of
+from ebbtide.core.models.table import DataError, Flags, Floats, Indices, Table
+
+TREES_ON_PHYSICS: Final = "trees-on-physics"
+ALPHA_BETA: Final = "alpha-beta"
+TREES: Final = "trees"
+LINEAR: Final = "linear"
+
+FOLDS: Final = 5
+SPLIT: Final = "fold:bytes"
+LATE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """What is known of one system."""
+
+    base: Base
+    knots: tuple[float, ...]
+    """Sizes that were measured, rising."""
+    floor: float
+    """No answer is below this share of the ring's bound: 1, or less where less was measured."""
+    limits: tuple[float, float, float, float]
+    """The most GPUs and nodes, the least and the most Gbit/s; 0 where no network was used."""
+
+    def exclude(self, calls: Calls) -> Flags:
+        """Tell which calls lie beyond what was measured."""
+        gpus, nodes, slowest, fastest = self.limits
+        several = calls.nodes > 1
+        network = several & ((calls.nic_gbps < slowest) | (calls.nic_gbps > fastest))
+        size = (calls.size < self.knots[0]) | (calls.size > self.knots[-1])
+        outside: Flags = (calls.gpus > gpus) | (calls.nodes > nodes) | network | size
+        return outside
+
+    @classmethod
+    def of(cls, base: Base, calls: Calls, seconds: Floats) -> "System":
+        """Describe what was measured of one system."""
+        several = calls.nodes > 1
+        cards = calls.nic_gbps[several]
+        below = seconds[several] / calls.bound[several]
+        return cls(
+            base=base,
+            knots=tuple(choose_knots(calls.size).tolist()),
+            floor=float(min(below.min(initial=1.0), 1.0)),
+            limits=(
+                float(calls.gpus.max()),
+                float(calls.nodes.max()),
+                float(cards.min(initial=np.inf)) if several.any() else 0.0,
+                float(cards.max(initial=0.0)),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """A fitted model; made by one of `METHODS`."""
+
+    method: str
+    quality: Quality
+    systems: Mapping[str, System]
+    trees: Trees | None
+    line: tuple[float, ...]
+    """Of `linear`: logarithms of one byte, of a byte and of a GPU more, then of each system."""
+    spread: Spread
+    late: float
+    """How many times the median nine of ten measurements stay below."""
+
+    def predict(self, table: Table) -> Forecast:
+        """Median seconds of each row, and the interval of nine of ten measurements."""
+        return self.forecast(read_calls(table))
+
+    def forecast(self, calls: Calls) -> Forecast:
+        """Answer for calls that were read already."""
+        floor, beyond = self._look_up(calls)
+        value = np.maximum(self._seconds(calls), floor)
+        found = self.spread.around(value, beyond=beyond)
+        return replace(found, low=np.maximum(found.low, floor))
+
+    def late_seconds(self, table: Table) -> Floats:
+        """Seconds within which nine of ten measurements of each row end: for careful plans."""
+        found: Floats = self.predict(table).value * self.late
+        return found
+
+    def parameters(self) -> Json:
+        """Return what `from_json` needs."""
+        return {
+            "systems": {
+                name: {
+                    "base": item.base.to_json(),
+                    "knots": list(item.knots),
+                    "floor": item.floor,
+                    "limits": list(item.limits),
+                }
+                for name, item in self.systems.items()
+            },
+            "trees": self.trees.to_json() if self.trees is not None else None,
+            "line": list(self.line),
+            "spread": self.spread.to_json(),
+            "late": self.late,
+        }
+
+    def _look_up(self, calls: Calls) -> tuple[Floats, Flags]:
+        floor, beyond = np.zeros(len(calls)), np.zeros(len(calls), dtype=np.bool_)
+        for name, here in _by_system(calls, self.systems):
+            part = calls.take(here)
+            floor[here] = self.systems[name].floor * part.bound
+            beyond[here] = self.systems[name].exclude(part)
+        return floor, beyond
+
+    def _seconds(self, calls: Calls) -> Floats:
+        if self.method == LINEAR:
+            drawn: Floats = np.exp(_line_features(calls, tuple(self.systems)) @ np.array(self.line))
+            return drawn
+        if self.method == TREES and self.trees is not None:
+            grown: Floats = np.exp(self.trees.at(calls))
+            return grown
+        found = np.empty(len(calls))
+        for name, here in _by_system(calls, self.systems):
+            item, part = self.systems[name], calls.take(here)
+            found[here] = (
+                item.base.seconds(part)
+                if self.trees is None
+                else refine(item.base, self.trees, np.array(item.knots), part)
+            )
+        return found
+
+
+def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
+    """Read the parameters that `AllReduce` wrote."""
+    systems = {}
+    for name, item in stored["systems"].items():
+        gpus, nodes, slowest, fastest = map(float, item["limits"])
+        systems[str(name)] = System(
+            base=Base.from_json(item["base"]),
+            knots=tuple(map(float, item["knots"])),
+            floor=float(item["floor"]),
+            limits=(gpus, nodes, slowest, fastest),
+        )
+    trees = stored["trees"]
+    return AllReduce(
+        method=method,
+        quality=quality,
+        systems=systems,
+        trees=Trees.from_json(trees) if trees is not None else None,
+        line=tuple(map(float, stored["line"])),
+        spread=Spread.from_json(stored["spread"]),
+        late=float(stored["late"]),
+    )
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def fit(table: Table, *, method: str) -> AllReduce:
+    """Fit by a method, and learn from sizes left out how wrong that is."""
+    calls, seconds = read_times(table)
+    bare = _fit(calls, seconds, method=method)
+    fold = _deal(calls.size)
+    parts = list(_splits(calls, fold))
+    if not parts:
+        return bare
+    held = hold_out(table, iter(parts), lambda known: _fit_plain(known, method).predict)
+    measured = seconds[held.rows]
+    residuals = np.log(measured / held.forecast.value)
+    model = replace(
+        bare,
+        spread=spread_of(residuals),
+        late=float(np.exp(max(np.quantile(residuals, LATE), 0.0))),
+    )
+    return replace(
+        model,
+        quality=judge(
+            measured,
+            _around(held.forecast.value, residuals, fold[held.rows]),
+            groups=calls.system[held.rows],
+            split=SPLIT,
+            samples=len(table),
+        ),
+    )
+
+
+METHODS: Final[Mapping[str, Callable[[Table], AllReduce]]] = {
+    name: partial(fit, method=name) for name in (TREES_ON_PHYSICS, ALPHA_BETA, TREES, LINEAR)
+}
+
+
+def _fit_plain(table: Table, method: str) -> AllReduce:
+    calls, seconds = read_times(table)
+    return _fit(calls, seconds, method=method)
+
+
+def _fit(calls: Calls, seconds: Floats, *, method: str) -> AllReduce:
+    bases = fit_bases(calls, seconds)
+    systems = {
+        name: System.of(base, calls.take(calls.system == name), seconds[calls.system == name])
+        for name, base in bases.items()
+    }
+    return AllReduce(
+        method=method,
+        quality=Quality(samples=len(calls), split="none"),
+        systems=systems,
+        trees=_grow(bases, calls, seconds, method=method),
+        line=_draw(calls, seconds, tuple(systems)) if method == LINEAR else (),
+        spread=Spread.of(seconds[:0], seconds[:0]),
+        late=1.0,
+    )
+
+
+def _grow(bases: Mapping[str, Base], calls: Calls, seconds: Floats, *, method: str) -> Trees | None:
+    if method == TREES:
+        return Trees.grow(calls, np.log(seconds))
+    if method != TREES_ON_PHYSICS:
+        return None
+    expected = np.empty(len(calls))
+    for name, here in _by_system(calls, bases):
+        expected[here] = bases[name].seconds(calls.take(here))
+    return Trees.grow(calls, np.log(seconds / expected))
+
+
+def _draw(calls: Calls, seconds: Floats, systems: tuple[str, ...]) -> tuple[float, ...]:
+    found, *_ = np.linalg.lstsq(_line_features(calls, systems), np.log(seconds))
+    return tuple(found.tolist())
+
+
+def _line_features(calls: Calls, systems: tuple[str, ...]) -> Floats:
+    codes = [(calls.system == name).astype(np.float64) for name in systems]
+    return np.stack([np.log(calls.size), np.log(calls.gpus * calls.nodes), *codes], axis=1)
+
+
+def _deal(sizes: Floats) -> Indices:
+    """Deal sizes into folds in turn, so that a size left out has its neighbours."""
+    _, place = np.unique(sizes, return_inverse=True)
+    found: Indices = place % FOLDS
+    return found
+
+
+def _splits(calls: Calls, fold: Indices) -> Iterator[Split]:
+    """Hold out each fold once, but for systems of which nothing else was measured."""
+    for number in sorted(set(fold.tolist())):
+        rest = fold != number
+        known = np.isin(calls.system, calls.system[rest])
+        held = ~rest & known
+        if held.any():
+            yield np.flatnonzero(rest), np.flatnonzero(held)
+
+
+def _around(value: Floats, residuals: Floats, fold: Indices) -> Forecast:
+    """Put intervals around held-out values, each fold's by the residuals of the others."""
+    low, high = value.copy(), value.copy()
+    for number in sorted(set(fold.tolist())):
+        here = fold == number
+        spread = spread_of(residuals[~here])
+        low[here] *= spread.low
+        high[here] *= spread.high
+    return Forecast(value=value, low=low, high=high, beyond=np.zeros(len(value), dtype=np.bool_))
+
+
+def _by_system(calls: Calls, known: Mapping[str, object]) -> list[tuple[str, Flags]]:
+    names = sorted(set(calls.system.tolist()))
+    for name in names:
+        if name not in known:
+            raise DataError(
+                f"column system: {name!r} was never measured; known are {', '.join(sorted(known))}"
+            )
+    return [(name, calls.system == name) for name in names]

@@ -1,0 +1,162 @@
+"""
+The default: measured steps smoothed by a Gaussian process, and physics beyond what was measured.
+
+Within the data the process rules, over a mean that is either the curve of one GPU or physics:
+whichever predicts placements that were left out better. Beyond the data the answer is that of
+the nearest measured corner, times what physics says changes from there. No answer is faster
+than the same rank alone: speed grows at most in proportion to GPUs.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ebbtide.core.models.forecast import BEYOND, Forecast, Json, Spread
+from ebbtide.core.models.iteration.layout import Layout, Limits, read_placements
+from ebbtide.core.models.iteration.physics import Physics
+from ebbtide.core.models.iteration.process import Points, Process, spread
+from ebbtide.core.models.iteration.samples import (
+    BATCH,
+    INPUTS,
+    WORKLOAD,
+)
+from ebbtide.core.models.quality import Quality
+from ebbtide.core.models.table import DataError, Flags, Floats, Table, check
+
+
+class Mean(enum.Enum):
+    """What a process is a deviation from."""
+
+    CURVE = "curve"
+    PHYSICS = "physics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is known of one workload."""
+
+    physics: Physics
+    mean: Mean
+    process: Process | None
+    """None: physics alone."""
+    limits: Limits
+    least_batch: float
+    most_batch: float
+    spread: Spread
+    """Of residuals in standard deviations, as exponentials."""
+
+    def log_seconds(self, layout: Layout, batch: Floats) -> Floats:
+        """Return logarithms of step times; never below those of one GPU."""
+        found = self._unbounded(layout, batch)
+        single = self._unbounded(Layout.single(len(layout)), batch)
+        return np.maximum(found, single)
+
+    def _unbounded(self, layout: Layout, batch: Floats) -> Floats:
+        outer = self.physics.log_seconds(layout, batch)
+        if self.process is None:
+            return outer
+        near, size = layout.within(self.limits), np.clip(batch, self.least_batch, self.most_batch)
+        found: Floats = (
+            outer
+            - self.physics.log_seconds(near, size)
+            + log_mean(self.physics, self.mean, near, size)
+            + self.process.at(Points(layout=near, batch=size, share=self.physics.share(near, size)))
+        )
+        return found
+
+    def deviation(self, layout: Layout, batch: Floats) -> Floats:
+        """Return the standard deviation of the logarithm of one measurement, before scaling."""
+        near = layout.within(self.limits)
+        size = np.clip(batch, self.least_batch, self.most_batch)
+        return spread(self.physics.share(near, size))
+
+    def exclude(self, layout: Layout, batch: Floats) -> Flags:
+        """Tell which questions lie beyond the data."""
+        outside: Flags = (batch < self.least_batch) | (batch > self.most_batch)
+        return outside | self.limits.exclude(layout)
+
+    def to_json(self) -> Json:
+        """Return plain JSON."""
+        return {
+            "physics": self.physics.to_json(),
+            "mean": self.mean.value,
+            "process": self.process.to_json() if self.process is not None else None,
+            "limits": [self.limits.nodes, self.limits.gpus, self.limits.most],
+            "batches": [self.least_batch, self.most_batch],
+            "spread": self.spread.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Read what `to_json` wrote."""
+        nodes, gpus, most = map(float, stored["limits"])
+        process = stored["process"]
+        return cls(
+            physics=Physics.from_json(stored["physics"]),
+            mean=Mean(stored["mean"]),
+            process=Process.from_json(process) if process is not None else None,
+            limits=Limits(nodes=nodes, gpus=gpus, most=most),
+            least_batch=float(stored["batches"][0]),
+            most_batch=float(stored["batches"][1]),
+            spread=Spread.from_json(stored["spread"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """A fitted model of several workloads."""
+
+    method: str
+    quality: Quality
+    workloads: Mapping[str, Workload]
+
+    def predict(self, table: Table) -> Forecast:
+        """Seconds of a step of each row."""
+        check(table, INPUTS)
+        batch, layout = table.numbers(BATCH), Layout.of(read_placements(table))
+        value, low, high = (np.empty(len(table)) for _ in range(3))
+        beyond = np.zeros(len(table), dtype=np.bool_)
+        for name, here in rows_of(table, self.workloads):
+            item, where, size = self.workloads[name], layout.take(here), batch[here]
+            outside = item.exclude(where, size)
+            deviation = item.deviation(where, size) * np.where(outside, BEYOND, 1.0)
+            value[here] = np.exp(item.log_seconds(where, size))
+            low[here] = value[here] * item.spread.low**deviation
+            high[here] = value[here] * item.spread.high**deviation
+            beyond[here] = outside
+        return Forecast(value=value, low=low, high=high, beyond=beyond)
+
+    def parameters(self) -> Json:
+        """Return what `from_json` needs."""
+        return {"workloads": {name: item.to_json() for name, item in self.workloads.items()}}
+
+
+def read_steps(method: str, quality: Quality, stored: Json) -> Steps:
+    """Read the parameters that `Steps` wrote."""
+    workloads = {name: Workload.from_json(item) for name, item in stored["workloads"].items()}
+    return Steps(method=method, quality=quality, workloads=workloads)
+
+
+def rows_of(table: Table, known: Iterable[str]) -> list[tuple[str, Flags]]:
+    """Return workloads with the rows that ask for them; raises DataError for an unknown one."""
+    names = table.texts(WORKLOAD)
+    found = sorted(set(names.tolist()))
+    for name in found:
+        if name not in known:
+            row = table.rows[np.flatnonzero(names == name)[0]]
+            raise DataError(
+                f"column workload, row {row}: {name!r} was never measured;"
+                f" known are {', '.join(sorted(known))}"
+            )
+    return [(name, names == name) for name in found]
+
+
+def log_mean(physics: Physics, mean: Mean, layout: Layout, batch: Floats) -> Floats:
+    """Return what a process is a deviation from."""
+    if mean is Mean.PHYSICS:
+        return physics.log_seconds(layout, batch)
+    found: Floats = np.log(physics.compute.at(batch))
+    return found
