@@ -35,6 +35,8 @@ WITHIN: Final = 0.25
 """Deviation of log times inside a group, where no group has repeats; about that of staging."""
 BETWEEN: Final = 0.5
 """Deviation of log means between groups, where there is one group: known within a factor of 2."""
+WILD: Final = 1.0
+"""A deviation above this makes no mean larger: it says that nothing is known, not that it lasts."""
 LEAST: Final = 0.01
 """No deviation of log times is smaller: copies of one row are no proof of exactness."""
 
@@ -127,33 +129,26 @@ class StartUpModel:
                 known[stage, pool] = (*found.guess(pool), pool not in found.means)
         guesses = [known[pair] for pair in zip(stages, pools, strict=True)]
         mean, deviation, reach, beyond = (np.array(part) for part in zip(*guesses, strict=True))
-        value = np.exp(mean + deviation**2 / 2)
+        value = np.exp(mean + np.minimum(deviation, WILD) ** 2 / 2)
+        high = np.exp(np.minimum(mean + reach, np.log(SECONDS.most)))
         return Forecast(
-            value=value,
-            low=np.exp(mean - reach),
-            high=np.maximum(np.exp(mean + reach), value),
-            beyond=beyond,
+            value=value, low=np.exp(mean - reach), high=np.maximum(high, value), beyond=beyond
         )
 
     def total(self, stages: Mapping[str, str] | Sequence[tuple[str, str]]) -> Duration:
         """
         Return the time of several stages, one after the other, given with their groups.
 
-        The sum of log-normal times is taken for log-normal, with the mean and the variance of
-        the sum (Fenton 1960, IRE Trans. Commun. Syst. 8, 57-67).
+        Stages vary each by itself, so the distances of their bounds add up as squares do.
         """
         pairs = list(stages.items()) if isinstance(stages, Mapping) else list(stages)
         names, groups = [name for name, _ in pairs], [group for _, group in pairs]
         found = self.predict(Table.of(stage=names, pool=groups))
-        deviation = np.log(found.high / found.low) / (2 * QUANTILE)
-        mean = float(found.value.sum())
-        variance = float((found.value**2 * np.expm1(deviation**2)).sum())
-        spread = float(np.log1p(variance / mean**2))
-        middle = np.log(mean) - spread / 2
+        value = float(found.value.sum())
         return Duration(
-            value=mean,
-            low=float(np.exp(middle - QUANTILE * np.sqrt(spread))),
-            high=float(np.exp(middle + QUANTILE * np.sqrt(spread))),
+            value=value,
+            low=value - float(np.linalg.norm(found.value - found.low)),
+            high=value + float(np.linalg.norm(found.high - found.value)),
             beyond=bool(found.beyond.any()),
         )
 

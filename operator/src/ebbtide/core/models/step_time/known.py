@@ -6,6 +6,7 @@ slower or faster it was there than the three terms say (its oddity); how much of
 takes over is fitted from the workloads that both have, and only where it helps.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
@@ -21,6 +22,8 @@ from ebbtide.core.models.table import Floats
 Pair: TypeAlias = tuple[str, str]
 """GPU type and workload."""
 
+MOST_FOLDS: Final = 10
+"""Groups of workloads that are held out on one GPU type at most, one after the other."""
 LEAST_FOR_SLOPE: Final = 5
 """Workloads on both types that a slope needs; fewer give a constant ratio."""
 
@@ -103,21 +106,25 @@ def fit_known(points: Points) -> tuple[dict[Pair, Known], Spread]:
 
 
 def fit_transfers(
-    points: Points, known: dict[Pair, Known], shape: Shape | None, unseen: dict[Pair, float]
+    points: Points, known: dict[Pair, Known], fit_rest: Callable[[Points], Shape | None]
 ) -> tuple[Transfer, ...]:
     """
     Fit what each GPU type takes over from each other, those with the least spread first.
 
-    `unseen` holds the log residuals of workloads that the shape had not seen.
+    `fit_rest` fits terms from the points that are left where workloads of a type are held out.
     """
-    gpus = sorted({gpu for gpu, _ in known})
-    found = [
-        _fit_transfer(points, known, shape, unseen, (source, target))
-        for source in gpus
-        for target in gpus
-        if source != target
-    ]
-    kept = [transfer for transfer in found if transfer is not None]
+    oddities: dict[Pair, list[tuple[float, float]]] = {}
+    for target in sorted({gpu for gpu, _ in known}):
+        shared = sorted({name for gpu, name in known if gpu != target and (target, name) in known})
+        for fold in range(min(MOST_FOLDS, len(shared))):
+            held = shared[fold::MOST_FOLDS]
+            out = (points.gpu == target) & np.isin(points.workload, np.array(held, dtype=object))
+            shape = fit_rest(points.take(~out))
+            for pair, found in _oddities(points, known, shape, (target, held)):
+                oddities.setdefault(pair, []).append(found)
+    has_terms = bool(np.isfinite(points.flops).any())
+    fitted = [_fit_transfer(pair, found, has_terms=has_terms) for pair, found in oddities.items()]
+    kept = [transfer for transfer in fitted if transfer is not None]
     return tuple(sorted(kept, key=lambda transfer: transfer.spread.high / transfer.spread.low))
 
 
@@ -143,35 +150,31 @@ def _pairs(points: Points) -> list[Pair]:
     return list(zip(points.gpu.tolist(), points.workload.tolist(), strict=True))
 
 
-def _fit_transfer(
-    points: Points,
-    known: dict[Pair, Known],
-    shape: Shape | None,
-    unseen: dict[Pair, float],
-    pair: tuple[str, str],
-) -> Transfer | None:
-    source, target = pair
-    there, here = [], []
-    for gpu, workload in known:
-        if gpu != target or (source, workload) not in known:
-            continue
+def _oddities(
+    points: Points, known: dict[Pair, Known], shape: Shape | None, asked: tuple[str, list[str]]
+) -> Iterator[tuple[Pair, tuple[float, float]]]:
+    """Give source and target type with the oddity of a workload there and here."""
+    target, workloads = asked
+    for workload in workloads:
         batch = points.batch[(points.gpu == target) & (points.workload == workload)]
-        odd = unseen.get((target, workload))
-        if shape is None:
-            odd = float(log_oddity(known[target, workload], None, target, batch).mean())
-        other = float(log_oddity(known[source, workload], shape, source, batch).mean())
-        if odd is not None and np.isfinite(other):
-            there.append(other)
-            here.append(odd)
-    if not here:
-        return None
-    x, y = np.array(there), np.array(here)
+        here = float(log_oddity(known[target, workload], shape, target, batch).mean())
+        for (source, name), one in known.items():
+            if name == workload and source != target:
+                there = float(log_oddity(one, shape, source, batch).mean())
+                if np.isfinite(here + there):
+                    yield (source, target), (there, here)
+
+
+def _fit_transfer(
+    pair: Pair, found: list[tuple[float, float]], *, has_terms: bool
+) -> Transfer | None:
+    x, y = np.array(found).T
     residuals = _left_out(x, y)
-    if shape is not None and len(y) > 1 and np.abs(residuals).mean() >= np.abs(y).mean():
+    if has_terms and len(y) > 1 and np.abs(residuals).mean() >= np.abs(y).mean():
         return None  # what the workload is like elsewhere says nothing more than the terms do
     shift, slope = _line(x, y)
     return Transfer(
-        source=source, target=target, shift=shift, slope=slope, spread=spread_of(residuals)
+        source=pair[0], target=pair[1], shift=shift, slope=slope, spread=spread_of(residuals)
     )
 
 

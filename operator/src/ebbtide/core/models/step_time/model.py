@@ -6,6 +6,7 @@ another type, by what that type takes over; one never seen, by three physical te
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Self, TypeAlias
 
 import numpy as np
@@ -216,7 +217,7 @@ def fit(table: Table, *, method: str = "physical", shares: bool = True) -> StepT
         has_batch=setups.has_batch,
         shape=shape,
         known=known,
-        transfers=fit_transfers(points, known, shape, unseen),
+        transfers=fit_transfers(points, known, partial(fit_shape, shares=shares)),
         known_spread=known_spread,
         unseen_spreads=spreads,
     )
