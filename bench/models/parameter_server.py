@@ -40,8 +40,7 @@ def rows() -> list[Row]:
     found = [row_of(answers, held, key, bar=bar) for key, bar in BARS.items()]
     found.append(against_norm(answers, held))
     runs = (DATA / "icac19" / "training_runs_resnet32_64k_steps.csv").read_text(encoding="utf-8")
-    both = joined(table, cluster_speed.read_runs(runs))
-    answers, held = ask_all(both)
+    answers, held = ask_all(cluster_speed.read_all(text, runs))
     return found + [row_of(answers, held, key, bar=None) for key in OTHERS]
 
 
@@ -86,12 +85,6 @@ def error(values: Floats, held: Table, key: tuple[str, int]) -> float:
         points.setdefault(point, []).append(int(row))
     off = [abs(values[same[0]] / np.mean(measured[same]) - 1) for same in points.values()]
     return float(np.mean(off) * 100)
-
-
-def joined(first: Table, second: Table) -> Table:
-    """One table below the other."""
-    cells = {name: [*first.cells[name], *second.cells[name]] for name in first.cells}
-    return Table.of(**cells)
 
 
 # ---------------------------------------------------------------- plain peers

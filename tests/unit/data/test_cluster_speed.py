@@ -42,6 +42,15 @@ def test_runs_of_one_kind_of_worker_become_samples() -> None:
     assert 64_000 / (64_000 / alone.numbers(SPEED)).mean() == pytest.approx(4.545, abs=0.001)
 
 
+def test_both_tables_go_one_below_the_other() -> None:
+    speeds = (DATA / "derived" / "cluster_speed.csv").read_text(encoding="utf-8")
+
+    both = cluster_speed.read_all(speeds, RUNS)
+
+    assert len(both) == 96 + len(cluster_speed.read_runs(RUNS))
+    assert both.texts(GPU)[0] == "K80"
+
+
 def test_spot_clusters_that_lost_workers_are_no_samples() -> None:
     text = "experiment,duration_s\nk80_spot/4-spot,3749\nexperiment_cross_region/2e2c,4408\n"
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 from ebbtide.core.models import parameter_server, stored
 from ebbtide.core.models.clusters import GPU, SERVERS, SPEED, WORKERS, WORKLOAD, Clusters
 from ebbtide.core.models.parameter_server import KIND, ParameterServer
+from ebbtide.core.models.quality import Errors
 from ebbtide.core.models.table import DataError, Floats, Table
 from ebbtide.data.shapes import cluster_speed
 
 DATA = Path(__file__).resolve().parents[3] / "data" / "cm-dare"
-MEASURED = cluster_speed.read((DATA / "derived" / "cluster_speed.csv").read_text(encoding="utf-8"))
+SPEEDS_TEXT = (DATA / "derived" / "cluster_speed.csv").read_text(encoding="utf-8")
+MEASURED = cluster_speed.read(SPEEDS_TEXT)
 RUNS_TEXT = (DATA / "icac19" / "training_runs_resnet32_64k_steps.csv").read_text(encoding="utf-8")
 FEW = MEASURED.take(MEASURED.numbers(WORKERS) <= 4)
 MANY = MEASURED.take(MEASURED.numbers(WORKERS) > 4)
@@ -109,12 +112,12 @@ def test_the_sum_of_speeds_is_far_off_where_a_server_saturates(
 
 
 def test_runs_of_other_years_and_gpus_follow_too() -> None:
+    both = cluster_speed.read_all(SPEEDS_TEXT, RUNS_TEXT)
+    few = both.numbers(WORKERS) <= 4
     runs = cluster_speed.read_runs(RUNS_TEXT)
-    few = runs.numbers(WORKERS) <= 4
-    both = {name: [*FEW.cells[name], *runs.take(few).cells[name]] for name in FEW.cells}
-    held = runs.take(~few)
+    held = runs.take(runs.numbers(WORKERS) > 4)
 
-    found = parameter_server.fit(Table.of(**both)).predict(held)
+    found = parameter_server.fit(both.take(few)).predict(held)
 
     assert np.abs(found.value / held.numbers(SPEED) - 1).mean() < 0.05
 
@@ -133,7 +136,7 @@ def test_a_fit_knows_how_wrong_it_was_on_numbers_of_workers_it_had_not_seen(
     quality = model.quality
 
     assert (quality.samples, quality.split) == (96, "leave-one-out:workers")
-    assert quality.errors is not None
+    assert isinstance(quality.errors, Errors)
     assert quality.errors.mape < 0.04
     assert list(quality.by_group) == [str(number) for number in range(1, 9)]
 
@@ -194,9 +197,7 @@ def test_check_14_mixed_clusters_fall_short_of_their_sum() -> None:
 
 
 def test_check_14_mixed_clusters_are_predicted_from_clusters_of_one_kind() -> None:
-    runs = cluster_speed.read_runs(RUNS_TEXT)
-    cells = {name: [*MEASURED.cells[name], *runs.cells[name]] for name in MEASURED.cells}
-    model = parameter_server.fit(Table.of(**cells))
+    model = parameter_server.fit(cluster_speed.read_all(SPEEDS_TEXT, RUNS_TEXT))
 
     for mixed in cluster_speed.read_mixed(RUNS_TEXT):
         found = model.predict_mixed(mixed.workers, workload="res32", servers=1, size=BYTES)
@@ -319,6 +320,15 @@ def test_a_stored_model_comes_back_exactly(
 
     assert again == model
     assert (again.predict(MANY).value == model.predict(MANY).value).all()
+
+
+def test_a_stored_model_without_series_or_of_no_method_is_refused(model: ParameterServer) -> None:
+    nothing = replace(model, series=())
+    guess = replace(model, method="guess")
+
+    for broken in (nothing, guess):
+        with pytest.raises(stored.StoredModelError, match="nothing to ask"):
+            KIND.from_json(stored.seal(KIND.name, broken))
 
 
 # ---------------------------------------------------------------- few and bad samples

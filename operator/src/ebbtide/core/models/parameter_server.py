@@ -275,6 +275,8 @@ def _as_table(clusters: Clusters) -> Table:
 
 
 def _read(method: str, quality: Quality, stored: Json) -> ParameterServer:
+    if method not in WAYS or not stored["series"]:
+        raise ValueError(f"method {method} with {len(stored['series'])} series: nothing to ask")
     return ParameterServer(
         method=method,
         quality=quality,

@@ -95,6 +95,12 @@ def read_runs(text: str) -> Table:
     return read_rows(found)
 
 
+def read_all(speeds: str, runs: str) -> Table:
+    """Read both: the rows of `read`, then those of `read_runs`."""
+    first, second = read(speeds), read_runs(runs)
+    return Table.of(**{name: [*first.cells[name], *second.cells[name]] for name in first.cells})
+
+
 def read_mixed(text: str) -> list[MixedRuns]:
     """Read the runs of clusters with several GPU types, in order of their names."""
     seconds: dict[str, list[float]] = {}
