@@ -32,9 +32,9 @@ from ebbtide.core.models.residuals import is_covered, spread_of
 from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, Texts, check
 
 WORKLOAD: Final = Column(name="workload", unit="text")
-SIZE: Final = Column(name="size_mb", unit="MB of 2^20 bytes")
-TENSORS: Final = Column(name="tensors", unit="tensors", optional=True)
-DURATION: Final = Column(name="duration_s", unit="s", most=86_400.0)
+SIZE: Final = Column(name="size_mb", unit="MB of 2^20 bytes", least=1e-6, most=1e10)
+TENSORS: Final = Column(name="tensors", unit="tensors", most=1e9, optional=True)
+DURATION: Final = Column(name="duration_s", unit="s", least=1e-6, most=86_400.0)
 """A checkpoint takes a day at most: larger numbers are of another unit."""
 
 MEGABYTE: Final = 2.0**20

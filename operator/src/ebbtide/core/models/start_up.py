@@ -25,7 +25,7 @@ from ebbtide.core.models.table import Column, DataError, Floats, Table, check
 
 POOL: Final = Column(name="pool", unit="text")
 STAGE: Final = Column(name="stage", unit="text")
-SECONDS: Final = Column(name="seconds", unit="s", most=86_400.0)
+SECONDS: Final = Column(name="seconds", unit="s", least=1e-6, most=86_400.0)
 """A stage takes a day at most: larger numbers are of another unit."""
 
 NODE_STAGES: Final = ("provisioning", "staging", "booting")

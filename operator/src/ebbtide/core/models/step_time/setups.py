@@ -9,12 +9,12 @@ from ebbtide.core.models.table import Column, DataError, Flags, Floats, Labels, 
 
 GPU: Final = Column(name="gpu", unit="text")
 WORKLOAD: Final = Column(name="workload", unit="text")
-FLOPS: Final = Column(name="flops", unit="FLOPs of one sample", optional=True)
-PARAMS: Final = Column(name="params", unit="parameters", optional=True)
-TENSORS: Final = Column(name="tensors", unit="tensors", optional=True)
-LOCAL_BATCH: Final = Column(name="local_batch", unit="samples", optional=True)
-STEP_TIME: Final = Column(name="step_time_s", unit="s", most=3_600.0)
-"""One step of one rank takes an hour at most: 83 000 is of another unit."""
+FLOPS: Final = Column(name="flops", unit="FLOPs of one sample", most=1e20, optional=True)
+PARAMS: Final = Column(name="params", unit="parameters", most=1e15, optional=True)
+TENSORS: Final = Column(name="tensors", unit="tensors", most=1e9, optional=True)
+LOCAL_BATCH: Final = Column(name="local_batch", unit="samples", most=1e9, optional=True)
+STEP_TIME: Final = Column(name="step_time_s", unit="s", least=1e-7, most=3_600.0)
+"""One step of one rank takes an hour at most, and no step is shorter than a launch of a kernel."""
 INPUTS: Final = (GPU, WORKLOAD, FLOPS, PARAMS, TENSORS, LOCAL_BATCH)
 
 
