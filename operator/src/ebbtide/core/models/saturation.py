@@ -28,7 +28,7 @@ PRECISION: Final = 1e-6
 HARD: Final = 1e6
 """An exponent at which the knee is a corner."""
 
-# What the fit believes before it has seen anything, as mean and standard deviation. None was tuned:
+# What the fit believes before it has seen anything: mean and standard deviation, rough on purpose;
 # a factor of two in any of them moves the held-out errors of bench/models by at most 1.3 points.
 NOISE: Final = 0.03
 """Repeated readings of one cluster scatter by 1 to 3 %: the width of a residual."""
