@@ -43,26 +43,35 @@ def bin_of(hours: Floats) -> Indices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Deaths and time at risk by group and bin, shape (groups, BINS)."""
+    """What was seen by group and bin, shape (groups, BINS)."""
 
     deaths: Floats
+    nodes: Floats
+    """How many could have died: each that reached the bin, or as much of it as was seen of it."""
     hours: Floats
+    """How long they were at risk."""
 
     @classmethod
     def of(cls, hours: Floats, revoked: Flags, group: Indices, *, groups: int) -> Self:
         """Count lives by group."""
-        at_risk = np.zeros((groups, BINS))
-        np.add.at(at_risk, group, exposure(hours))
-        deaths = np.zeros((groups, BINS))
+        spent = exposure(hours)
+        deaths, nodes, at_risk = (np.zeros((groups, BINS)) for _ in range(3))
         np.add.at(deaths, (group[revoked], bin_of(hours[revoked])), 1.0)
-        return cls(deaths=deaths, hours=at_risk)
+        part = spent / WIDTHS
+        part[revoked, bin_of(hours[revoked])] = 1.0
+        np.add.at(nodes, group, part)
+        np.add.at(at_risk, group, spent)
+        return cls(deaths=deaths, nodes=nodes, hours=at_risk)
 
     def merge(self, group: Indices, *, groups: int) -> "Counts":
         """Add up the rows that share a group."""
-        sums = np.zeros((2, groups, BINS))
-        np.add.at(sums[0], group, self.deaths)
-        np.add.at(sums[1], group, self.hours)
-        return Counts(deaths=sums[0], hours=sums[1])
+
+        def added(values: Floats) -> Floats:
+            sums = np.zeros((groups, BINS))
+            np.add.at(sums, group, values)
+            return sums
+
+        return Counts(deaths=added(self.deaths), nodes=added(self.nodes), hours=added(self.hours))
 
 
 def mean_in_bin(rate: Floats, hours: Floats) -> Floats:

@@ -26,6 +26,7 @@ from ebbtide.core.models.lifetime.lives import (
 from ebbtide.core.models.lifetime.pooling import ANY, FLEET, fall
 from ebbtide.core.models.lifetime.renewal import expected_losses
 from ebbtide.core.models.quality import Quality
+from ebbtide.core.models.survival import Survival
 from ebbtide.core.models.table import DataError, Flags, Floats, Indices, Table
 
 TAIL: Final = (1 - COVERAGE) / 2
@@ -151,12 +152,12 @@ class Lifetimes:
         high = asked.curves.quantile(asked.group, asked.age, 1 - TAIL)
         value = np.maximum(mean, SECOND)
         low = np.clip(low, SECOND, value)
-        high = np.maximum(np.minimum(high, ahead), value)
+        most = np.maximum(np.minimum(ahead, asked.curves.walls[asked.group] - asked.age), value)
         power = np.where(asked.beyond, BEYOND, 1.0)
         return Forecast(
             value=value,
             low=np.maximum(value * (low / value) ** power, np.minimum(SECOND, value)),
-            high=value * (high / value) ** power,
+            high=np.clip(value * (high / value) ** power, value, most),
             beyond=asked.beyond,
         )
 
@@ -176,6 +177,19 @@ class Lifetimes:
         """
         asked = self.ask(table)
         return expected_losses(asked.curves, asked.group, asked.age, ahead=ahead)
+
+    def laws_of(self, table: Table, *, unit_s: float, until_s: float) -> tuple[Survival, ...]:
+        """Return for each row the law of its remaining life, on a grid in seconds."""
+
+        def law(row: int) -> Survival:
+            asked = self.ask(table.take(np.array([row], dtype=np.intp)))
+            return Survival.of(
+                lambda seconds: asked.survival(seconds[None, :] / 3600)[0],
+                unit_s=unit_s,
+                until_s=until_s,
+            )
+
+        return tuple(law(row) for row in range(len(table)))
 
     def draw(self, table: Table, chance: np.random.Generator) -> Floats:
         """Draw a remaining life for each row, in hours."""

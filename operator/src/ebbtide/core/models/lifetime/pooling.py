@@ -34,6 +34,9 @@ ANY: Final = "*"
 """Stands for any pool, zone or GPU type in a key."""
 FLEET: Final[Pool] = (ANY, ANY, ANY)
 
+MOST_DEAD: Final = 1 - 1e-12
+"""The share of nodes that die in one bin, at most: a hazard stays finite."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
@@ -113,9 +116,12 @@ def mix(own: Counts, kin: Floats, nodes: float | None) -> Floats:
     """Return hazards from own counts and so many imagined nodes that die as the kin do."""
     if nodes is None:
         return kin
-    with np.errstate(over="ignore"):
-        dead = -np.expm1(-kin * WIDTHS)
-    found = (own.deaths + nodes * dead) / (own.hours + nodes * dead / kin)
+    # By nodes, not by hours at risk: so survival at the edges is Kaplan and Meier's, also where all
+    # deaths of a bin came at once. Past the cap, where all die, by hours: so they die in time.
+    dead = -np.expm1(-kin * WIDTHS)
+    share = np.minimum((own.deaths + nodes * dead) / (own.nodes + nodes), MOST_DEAD)
+    by_hours = (own.deaths + nodes * dead) / (own.hours + nodes * dead / kin)
+    found = np.where(EDGES < CAP, -np.log1p(-share) / WIDTHS, by_hours)
     return np.clip(found, LEAST_RATE, MOST_RATE)
 
 

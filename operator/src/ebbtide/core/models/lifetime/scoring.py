@@ -65,4 +65,6 @@ def brier(survival: Floats, hours: Floats, revoked: Flags, *, seen: Steps, grid:
 
 def distance(survival: Floats, hours: Floats, revoked: Flags, *, grid: Floats) -> float:
     """Return the largest gap between the mean forecast and what Kaplan and Meier say."""
-    return float(np.abs(Steps.of(hours, revoked).at(grid) - survival.mean(axis=0)).max())
+    told = grid < hours.max()  # at the last of all lives nothing is known of what comes after
+    gaps = np.abs(Steps.of(hours, revoked).at(grid) - survival.mean(axis=0))
+    return float(gaps[told].max(initial=0.0))
