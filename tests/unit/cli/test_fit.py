@@ -1,8 +1,10 @@
 """`ebbtide fit` and `ebbtide predict` with a plain model; real ones have tests of their own."""
 
+import io
 import json
 import pickle
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from typing_extensions import override
 
 from ebbtide.cli import fit as fit_command
 from ebbtide.cli.entry import main
 from ebbtide.core.models import kinds
 from ebbtide.core.models.forecast import Forecast
 from ebbtide.core.models.kinds import Kind
-from ebbtide.core.models.quality import Errors
+from ebbtide.core.models.quality import Errors, Quality, Scores, Split
 from ebbtide.core.models.stored import Model
 from ebbtide.core.models.table import Table
 from support.plain_model import PLAIN, PlainModel, fit_means
@@ -95,6 +98,42 @@ def test_without_a_word_whole_groups_are_held_out(shell: Shell) -> None:
     assert shell.report()["split"] == "leave-one-out:workload"
 
 
+class Terminal(io.StringIO):
+    """Standard error of a person."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_sees_how_far_it_is_and_a_program_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split = (np.array([0]), np.array([1]))
+    for stream, told in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stderr", stream)
+
+        assert len(list(fit_command.shown(iter([split, split])))) == 2
+        assert ("holding out" in stream.getvalue()) is told
+
+
+def test_a_model_may_score_in_its_own_way(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(
+        table: Table, splits: Iterable[Split], *, method: str, group: str, split: str
+    ) -> Quality:
+        assert (method, group, split) == ("means", "workload", "leave-one-out:workload")
+        assert len(list(splits)) == 3
+        scores = Scores(ks=0.1, integrated_brier=0.2, samples=len(table))
+        return Quality(samples=len(table), split=split, errors=scores, coverage=0.9)
+
+    shell.use(monkeypatch, replace(PLAIN, judge=judge))
+
+    report = shell.report("--split", "leave-one-out:workload")
+
+    assert report["errors"]["all"] == {"ks": 0.1, "integrated_brier": 0.2, "samples": 5}
+    assert shell.fit().stdout.splitlines()[1] == "held out: leave-one-out:workload"
+
+
 def test_many_groups_are_dealt_into_folds(shell: Shell) -> None:
     rows = "".join(f"w{number},1,{number + 1}\n" for number in range(12))
     shell.write("samples.csv", "workload,size,seconds\n" + rows)
@@ -135,6 +174,17 @@ def test_the_seed_decides_a_random_split_and_nothing_else_does(shell: Shell) -> 
     assert first == again
     assert first["all"]["samples"] == 5
     assert isinstance(other["all"]["mae"], float)
+
+
+def test_a_model_that_needs_no_groups_is_judged_as_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.use(monkeypatch, replace(PLAIN, group="zone"))
+
+    report = shell.report("--split", "random")
+
+    assert list(report["errors"]["by_group"]) == ["all"]
+    assert shell.report()["notes"] == ["there is no column zone: nothing was held out"]
 
 
 def test_folds_go_by_any_column(shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ebbtide.cli.tables import FileError, lay_out, read_tables
+from ebbtide.cli.tables import FileError, lay_out, read_tables, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.models.kinds import Kind
@@ -78,6 +79,7 @@ def fit(**given: Any) -> None:
     printed: samples, held-out errors, the share of measurements inside the 90 % interval,
     parameters.
     """
+    use_one_thread()
     from ebbtide.core.models import kinds
 
     kind = kinds.find(given["model"])
@@ -160,6 +162,8 @@ def _own_split(kind: "Kind", table: "Table", own: "Quality") -> tuple[str | None
     """Choose a split where the user names none; None is to keep what the fit itself held out."""
     if own.errors is not None:
         return None, []
+    if not table.has(kind.group):
+        return NONE, [f"there is no column {kind.group}: nothing was held out"]
     groups = len(set(_groups(table, kind.group)))
     if groups < 2:  # noqa: PLR2004 -- one to fit from, one to ask about
         return NONE, [f"only one {kind.group}: nothing was held out, the errors are not known"]
@@ -168,19 +172,27 @@ def _own_split(kind: "Kind", table: "Table", own: "Quality") -> tuple[str | None
 
 
 def _hold_out(task: Task, table: "Table", split: str) -> "Quality":
-    from ebbtide.core.models.quality import hold_out, judge
-    from ebbtide.core.models.table import DataError
+    import numpy as np
 
-    method = task.kind.methods[task.method]
+    from ebbtide.core.models.quality import hold_out, judge
+    from ebbtide.core.models.table import DataError, Table
+
+    kind, method = task.kind, task.kind.methods[task.method]
+    group = split.partition(":")[2] or kind.group
     try:
-        held = hold_out(table, _splits(task, table, split), lambda known: method(known).predict)
+        splits = shown(_splits(task, table, split))
+        if kind.judge is not None:
+            return kind.judge(table, splits, method=task.method, group=group, split=split)
+        held = hold_out(table, splits, lambda known: method(known).predict)
     except DataError as error:
         raise DataError(f"--split {split}: {error}") from error
     asked = table.take(held.rows)
+    if not asked.has(group):  # some models can do without the column that they group by
+        asked = Table({**asked.cells, group: np.full(len(asked), "all", dtype=object)}, asked.rows)
     return judge(
-        asked.numbers(task.kind.target),
+        asked.numbers(kind.target),
         held.forecast,
-        groups=_groups(asked, split.partition(":")[2] or task.kind.group),
+        groups=_groups(asked, group),
         split=split,
         samples=len(table),
     )
@@ -199,6 +211,15 @@ def _splits(task: Task, table: "Table", split: str) -> "Iterator[Split]":
     if name == LEAVE_ONE_OUT:
         return quality.leave_one_out(groups)
     return quality.fold_by(groups, chance=chance)
+
+
+def shown(splits: "Iterator[Split]") -> "Iterator[Split]":
+    """Hand splits on, and show on a terminal how far it is."""
+    if not sys.stderr.isatty():
+        yield from splits
+        return
+    with click.progressbar(list(splits), label="holding out", file=sys.stderr) as bar:
+        yield from bar
 
 
 def _groups(table: "Table", column: str) -> Any:  # noqa: ANN401 -- an array; numpy comes late
@@ -247,7 +268,8 @@ def _lay(report: dict[str, Any]) -> str:
     overall = report["errors"]["all"]
     if overall is None:
         return "\n".join([*lines, "nothing was held out: how wrong it is is not known"])
-    lines.append(f"held out: {report['split']}; unit {report['unit']}, mape a fraction")
+    unit = f"; unit {report['unit']}, mape a fraction" if "mape" in overall else ""
+    lines.append(f"held out: {report['split']}{unit}")
     if report["coverage_90"] is not None:
         lines.append(f"inside the 90 % interval: {report['coverage_90']:.1%}")
     by_group = report["errors"]["by_group"].items()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ebbtide.cli.fit import MODELS, complaints
-from ebbtide.cli.tables import FileError, lay_out, read_bytes, read_tables
+from ebbtide.cli.tables import FileError, lay_out, read_bytes, read_tables, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.models.forecast import Forecast
@@ -32,6 +32,7 @@ def predict(model: str, stored: str, file: str, output: str) -> None:
     Each answer has an interval that holds nine of ten measurements, and says whether the question
     lies beyond the data that the model was fitted from.
     """
+    use_one_thread()
     from ebbtide.core.models import kinds
     from ebbtide.core.models.table import check
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,16 @@ MOST_BYTES: Final = 64 * 2**20
 """A file that is larger is no table of samples, or one to thin out first."""
 MOST_COLUMNS: Final = 1_000
 STANDARD_INPUT: Final = "-"
+
+
+def use_one_thread() -> None:
+    """
+    Let numpy compute on one thread, unless the user says otherwise; before it is imported.
+
+    Models are small: on a machine that does other work threads wait for each other, and a fit of
+    one second takes ten.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 class FileError(click.ClickException):

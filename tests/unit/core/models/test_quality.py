@@ -7,7 +7,7 @@ import pytest
 
 from ebbtide.core.models import quality
 from ebbtide.core.models.forecast import Forecast, Spread
-from ebbtide.core.models.quality import Asked, Errors, Quality
+from ebbtide.core.models.quality import Asked, Errors, Quality, Scores
 from ebbtide.core.models.table import Column, DataError, Table
 from support.plain_model import PLAIN, SECONDS, WORKLOAD
 
@@ -111,6 +111,16 @@ def test_errors_are_of_all_and_of_each_group() -> None:
                 coverage=0.9,
             ),
             id="held out",
+        ),
+        pytest.param(
+            Quality(
+                samples=30,
+                split="fold:pool",
+                errors=Scores(ks=1 / 7, integrated_brier=0.1, samples=30),
+                by_group={"a": Scores(ks=0.2, integrated_brier=0.12, samples=30)},
+                coverage=0.9,
+            ),
+            id="survival",
         ),
     ],
 )
