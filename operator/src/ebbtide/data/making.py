@@ -1,7 +1,7 @@
 """The embedded files, made from public data: text in, text out."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -9,7 +9,7 @@ from ebbtide.core.models import kinds
 from ebbtide.core.models.stored import seal
 from ebbtide.core.models.table import Table
 from ebbtide.data.catalogue import load_catalogue, render_catalogue
-from ebbtide.data.shapes import cluster_speed, cm_dare, prices
+from ebbtide.data.shapes import cluster_speed, cm_dare, lifetimes, pollux, prices
 
 Json: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[str], str]
@@ -55,6 +55,51 @@ CM_DARE: Final[Json] = {
 }
 
 
+POLLUX: Final[Json] = {
+    "source": "petuum/adaptdl",
+    "commit": "c793c7089bd307462686339d29707925c461f9a9",
+    "licence": "Apache-2.0",
+    "date": "2021",
+    "about": "OSDI 2021: six workloads on 4 x T4 a node (EC2 g4dn.12xlarge), PyTorch and NCCL",
+}
+POLLUX_WORKLOADS: Final = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
+LIVES: Final[Json] = {
+    "source": "cake-lab/CM-DARE, cake-lab/transient-deep-learning",
+    "commit": (
+        "263b7f14951c0645cacdfeadbef8546d4a742632, 87c6717e4026801623cf0327e78ad57f51cb1461"
+    ),
+    "licence": "Apache-2.0",
+    "date": "2019",
+    "about": "K80, P100 and V100 nodes of Google Cloud that may live for 24 hours at most",
+}
+
+
+def read_pollux(read: Read) -> Table:
+    """Read the measured placements of all workloads."""
+    return joined(
+        pollux.read_placements(name, read(f"pollux-profiles/{name}/placements.csv"))
+        for name in POLLUX_WORKLOADS
+    )
+
+
+def read_lives(read: Read) -> Table:
+    """Read the lives of GPU nodes; those of nodes without a GPU are another matter."""
+    return joined(
+        [
+            lifetimes.read_hourly(read("cm-dare/derived/revocations_hourly.csv")),
+            lifetimes.read_blocks(read("cakelab-gpu-lifetime/lifetime.csv")),
+        ]
+    )
+
+
+def joined(tables: Iterable[Table]) -> Table:
+    """Put tables of the same columns below each other."""
+    found = list(tables)
+    return Table.of(
+        **{name: [cell for table in found for cell in table.cells[name]] for name in found[0].cells}
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What an embedded model is fitted from."""
@@ -80,6 +125,8 @@ RECIPES: Final = (
         samples=lambda read: cluster_speed.read(read("cm-dare/derived/cluster_speed.csv")),
         provenance=CM_DARE,
     ),
+    Recipe(kind="iteration", samples=read_pollux, provenance=POLLUX),
+    Recipe(kind="lifetime", samples=read_lives, provenance=LIVES),
 )
 
 
@@ -134,5 +181,9 @@ def render(whole: Json, offers: list[Json]) -> str:
 
 def render_model(sealed: Json, provenance: Json) -> str:
     """Return the text of an embedded model, with where its data came from."""
-    stored = {"provenance": provenance, "model": sealed}
-    return json.dumps(stored, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    about = json.dumps(provenance, sort_keys=True)
+    model = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(value, sort_keys=True, allow_nan=False)}"
+        for name, value in sorted(sealed.items())
+    )
+    return f'{{"provenance": {about},\n"model": {{\n{model}}}}}\n'
