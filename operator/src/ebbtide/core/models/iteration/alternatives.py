@@ -81,11 +81,9 @@ class Forest:
         """Return plain JSON."""
         return {
             "trees": json.loads(self.stored),
-            "batches": list(self.compute.batches),
-            "seconds": list(self.compute.seconds),
-            "line": [self.compute.constant, self.compute.per_sample],
+            "compute": self.compute.to_json(),
             "adds": self.adds,
-            "limits": [self.limits.nodes, self.limits.gpus, self.limits.most],
+            "limits": self.limits.to_json(),
             "range": [self.least_batch, self.most_batch],
             "spread": self.spread.to_json(),
         }
@@ -93,17 +91,11 @@ class Forest:
     @classmethod
     def from_json(cls, stored: Json) -> "Forest":
         """Read what `to_json` wrote."""
-        nodes, gpus, most = map(float, stored["limits"])
         return cls(
             stored=json.dumps(stored["trees"]),
-            compute=Compute(
-                batches=tuple(map(float, stored["batches"])),
-                seconds=tuple(map(float, stored["seconds"])),
-                constant=float(stored["line"][0]),
-                per_sample=float(stored["line"][1]),
-            ),
+            compute=Compute.from_json(stored["compute"]),
             adds=bool(stored["adds"]),
-            limits=Limits(nodes=nodes, gpus=gpus, most=most),
+            limits=Limits.from_json(stored["limits"]),
             least_batch=float(stored["range"][0]),
             most_batch=float(stored["range"][1]),
             spread=Spread.from_json(stored["spread"]),

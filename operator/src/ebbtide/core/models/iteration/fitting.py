@@ -107,6 +107,8 @@ def _without_each(rows: Rows, cells: Cells) -> Floats:
     residuals = np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         held = fold == number
+        if held.all():
+            break  # one placement alone: nothing is left to fit from
         rest = cells.layout.take(~held)
         physics = fit_physics(compute, rest, cells.batch[~held], seconds[~held])
         predicted = physics.log_seconds(cells.layout.take(held), cells.batch[held])

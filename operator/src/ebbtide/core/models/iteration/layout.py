@@ -1,11 +1,12 @@
 """Placements: how many GPUs a job uses on each of its nodes, written `1-1-2-4`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 import numpy as np
 
+from ebbtide.core.models.forecast import Json
 from ebbtide.core.models.table import Column, DataError, Flags, Floats, Indices, Table
 
 PLACEMENT: Final = Column(name="placement", unit="text")
@@ -84,27 +85,56 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The largest of what was measured."""
+    """What was measured: the largest, and whether there was one GPU, one node, several nodes."""
 
     nodes: float
     gpus: float
     most: float
+    alone: bool
+    local: bool
+    spans: bool
 
     @classmethod
     def of(cls, layout: Layout) -> Self:
-        """Return the largest of a layout."""
+        """Return the limits of a layout."""
         return cls(
             nodes=float(layout.nodes.max()),
             gpus=float(layout.gpus.max()),
             most=float(layout.most.max()),
+            alone=bool(layout.alone.any()),
+            local=bool((~layout.alone & ~layout.spans).any()),
+            spans=bool(layout.spans.any()),
         )
 
     def exclude(self, layout: Layout) -> Flags:
         """Tell which lie beyond."""
-        outside: Flags = (
+        outside = (
             (layout.nodes > self.nodes) | (layout.gpus > self.gpus) | (layout.most > self.most)
         )
-        return outside
+        if not self.alone:
+            outside |= layout.alone
+        if not self.local:
+            outside |= ~layout.alone & ~layout.spans
+        if not self.spans:
+            outside |= layout.spans
+        found: Flags = outside
+        return found
+
+    def to_json(self) -> Json:
+        """Return plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            nodes=float(stored["nodes"]),
+            gpus=float(stored["gpus"]),
+            most=float(stored["most"]),
+            alone=bool(stored["alone"]),
+            local=bool(stored["local"]),
+            spans=bool(stored["spans"]),
+        )
 
 
 def read_placements(table: Table) -> list[tuple[int, ...]]:

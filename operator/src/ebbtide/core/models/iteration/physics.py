@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from ebbtide.core.models.batch_curve import fit_line
+from ebbtide.core.models.batch_curve import Curve, fit_line, merge
 from ebbtide.core.models.forecast import Json
 from ebbtide.core.models.iteration.layout import Layout
 from ebbtide.core.models.table import Flags, Floats
@@ -35,30 +35,40 @@ class Compute:
     batches: tuple[float, ...]
     """Rising."""
     seconds: tuple[float, ...]
-    constant: float
-    per_sample: float
+    line: Curve
 
     @classmethod
     def of(cls, batch: Floats, seconds: Floats) -> Self:
         """Take means at each batch; between them times are interpolated."""
-        batches, place = np.unique(batch, return_inverse=True)
-        means = np.bincount(place, weights=seconds) / np.bincount(place)
-        line = fit_line(batches, means).first
+        batches, means = merge(batch, seconds)
         return cls(
             batches=tuple(batches.tolist()),
             seconds=tuple(means.tolist()),
-            constant=max(line.constant, 0.0),
-            per_sample=max(line.per_sample, 0.0),
+            line=fit_line(batches, means),
         )
 
     def at(self, batch: Floats) -> Floats:
         """Return seconds; beyond the batches measured they follow the line in proportion."""
         inside = np.clip(batch, self.batches[0], self.batches[-1])
         found: Floats = np.interp(inside, self.batches, self.seconds)
-        if self.constant + self.per_sample > 0:
-            found = found * (self.constant + self.per_sample * batch)
-            found = found / (self.constant + self.per_sample * inside)
-        return found
+        return found * self.line.at(batch) / self.line.at(inside)
+
+    def to_json(self) -> Json:
+        """Return plain JSON."""
+        return {
+            "batches": list(self.batches),
+            "seconds": list(self.seconds),
+            "line": self.line.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            batches=tuple(map(float, stored["batches"])),
+            seconds=tuple(map(float, stored["seconds"])),
+            line=Curve.from_json(stored["line"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +99,7 @@ class Physics:
     def to_json(self) -> Json:
         """Return plain JSON."""
         return {
-            "batches": list(self.compute.batches),
-            "seconds": list(self.compute.seconds),
-            "line": [self.compute.constant, self.compute.per_sample],
+            "compute": self.compute.to_json(),
             "local": list(self.local),
             "between": list(self.between),
             "overlap": self.overlap,
@@ -101,12 +109,7 @@ class Physics:
     def from_json(cls, stored: Json) -> Self:
         """Read what `to_json` wrote."""
         return cls(
-            compute=Compute(
-                batches=tuple(map(float, stored["batches"])),
-                seconds=tuple(map(float, stored["seconds"])),
-                constant=float(stored["line"][0]),
-                per_sample=float(stored["line"][1]),
-            ),
+            compute=Compute.from_json(stored["compute"]),
             local=(float(stored["local"][0]), float(stored["local"][1])),
             between=(float(stored["between"][0]), float(stored["between"][1])),
             overlap=float(stored["overlap"]),

@@ -84,7 +84,7 @@ class Workload:
             "physics": self.physics.to_json(),
             "mean": self.mean.value,
             "process": self.process.to_json() if self.process is not None else None,
-            "limits": [self.limits.nodes, self.limits.gpus, self.limits.most],
+            "limits": self.limits.to_json(),
             "batches": [self.least_batch, self.most_batch],
             "spread": self.spread.to_json(),
         }
@@ -92,13 +92,12 @@ class Workload:
     @classmethod
     def from_json(cls, stored: Json) -> Self:
         """Read what `to_json` wrote."""
-        nodes, gpus, most = map(float, stored["limits"])
         process = stored["process"]
         return cls(
             physics=Physics.from_json(stored["physics"]),
             mean=Mean(stored["mean"]),
             process=Process.from_json(process) if process is not None else None,
-            limits=Limits(nodes=nodes, gpus=gpus, most=most),
+            limits=Limits.from_json(stored["limits"]),
             least_batch=float(stored["batches"][0]),
             most_batch=float(stored["batches"][1]),
             spread=Spread.from_json(stored["spread"]),
