@@ -54,6 +54,7 @@ class Stage:
         self.finished = False
         self.departed: tuple[Pod, ...] = ()  # seen before they vanished
         self.silent = False  # nobody reaches the coordinator
+        self.unregistered = False  # no worker has come to the coordinator yet
         self.reforming = False  # the members hold still between two generations
         self.warned: set[str] = set()
         self.gone = False  # the job object was deleted
@@ -238,6 +239,7 @@ class Stage:
         if not seats:
             return None
         running = [p for p in self.pods.values() if p.role is Role.WORKER and self._runs(p)]
+        running = [] if self.unregistered else running
         by_index: dict[int, Pod] = {}
         desired = self.work.desired if self.work else self.job.max_replicas
         for pod in sorted(running, key=self._preference):

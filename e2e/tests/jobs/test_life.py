@@ -149,9 +149,14 @@ async def test_one_worker_may_run_several_processes(bed: Bed) -> None:
     job = await bed.train(workers=(2, 2), steps=60, processesPerWorker=2)
     await job.until_step(10)
     [machine, *_] = await job.machines()
+    before = job.status["generation"]["number"]
     bed.world.revoke("power-loss", node=machine.name)
     await job.until(
-        lambda job: job.counter("revocations") == 1 and job.status["replicas"]["ready"] == 2,
+        lambda job: (
+            job.counter("revocations") == 1
+            and job.status["generation"]["number"] > before
+            and job.status["replicas"]["ready"] == 2
+        ),
         what="whole again",
     )
     report = await ask_coordinator(job)

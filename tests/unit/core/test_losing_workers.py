@@ -227,9 +227,12 @@ def test_no_replacement_goes_while_nobody_knows_whether_the_older_one_is_there()
     assert decision.status.attempts["worker-1"].retired == ()
 
 
-def test_a_replacement_goes_without_the_coordinator_s_word_where_nothing_has_trained_yet() -> None:
+@pytest.mark.parametrize("way", ["silent", "unregistered"])
+def test_a_replacement_goes_without_the_coordinator_s_word_where_nothing_has_trained_yet(
+    way: str,
+) -> None:
     stage = Stage(make_job(), SPOT, ON_DEMAND)
-    stage.silent = True
+    setattr(stage, way, True)
     stage.settle()
     stage.warn_node("node-of-digits-worker-1-1")
     stage.settle()

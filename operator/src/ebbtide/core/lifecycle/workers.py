@@ -65,14 +65,20 @@ class Crew:
         return pod.name in members_now(self.report)
 
     def is_present(self, pod: Pod) -> bool:
-        """
-        Tell whether the pod's worker is at hand, in the coordinator's words.
+        """Tell whether the coordinator has the pod's worker at hand."""
+        workers = self.report.workers if self.report is not None else ()
+        return any(w.worker == pod.name and w.state in PRESENT for w in workers)
 
-        Without its word a running pod counts, as long as no training can hang on another one.
+    def at_hand(self, pods: Sequence[Pod]) -> list[Pod]:
         """
-        if self.report is None:
-            return pod.phase is PodPhase.RUNNING and not self.trained
-        return any(w.worker == pod.name and w.state in PRESENT for w in self.report.workers)
+        Return the pods that can stand for their index.
+
+        The coordinator knows; as long as no training can hang on any of them, to run is enough.
+        """
+        present = [pod for pod in pods if self.is_present(pod)]
+        if present or self.trained:
+            return present
+        return [pod for pod in pods if pod.phase is PodPhase.RUNNING]
 
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
@@ -142,10 +148,10 @@ def _staff_index(
     key = f"{Role.WORKER}-{index}"
     _settle(key, live, crew=crew, out=out)
     sound = [pod for pod in live if not crew.risk(pod)]
-    present = [pod for pod in sound if crew.is_present(pod)]
-    if len(sound) > 1 and present:  # nobody goes before it is known that another one is there
+    at_hand = crew.at_hand(sound)
+    if len(sound) > 1 and at_hand:  # nobody goes before it is known that another one is there
         # The member stays; among equals the older, which has more of its work done.
-        keep = min(present, key=lambda pod: (not crew.is_member(pod), pod.attempt))
+        keep = min(at_hand, key=lambda pod: (not crew.is_member(pod), pod.attempt))
         for pod in sound:
             if pod is not keep:
                 out.retire(pod)
