@@ -1,6 +1,6 @@
 """The whole public data set of each model, as a table, and how it is held out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,24 +8,24 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models import kinds
-from ebbtide.core.models.quality import Split, fold_by, leave_one_out
-from ebbtide.core.models.table import Column, Table, Texts
-from ebbtide.data.shapes import cluster_speed, cm_dare
+from ebbtide.core.models.quality import Split, leave_one_out
+from ebbtide.core.models.table import Column, Table
+from ebbtide.data.shapes import all_reduce, cluster_speed, cm_dare, lifetimes
+from models import all_reduce as all_reduce_part
+from models import iteration as iteration_part
 
 DATA: Final = Path(__file__).resolve().parents[2] / "tests" / "data"
-MOST_LEFT_OUT: Final = 25
-"""With more groups than this they are dealt into folds, over a few seeds."""
-SEEDS: Final = 2
+HALVES: Final = 5
+"""So many random halves of the lives are held out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Samples of one model."""
 
-    kind: str
     read: Callable[[], Table]
-    group: Callable[[Table], Texts]
-    """What must not be on both sides of a split."""
+    splits: Callable[[Table], Iterable[Split]]
+    """Nothing that is measured anew under the same conditions is on both sides."""
 
 
 def text(path: str) -> str:
@@ -33,45 +33,47 @@ def text(path: str) -> str:
     return (DATA / path).read_text(encoding="utf-8")
 
 
-def by(*names: str) -> Callable[[Table], Texts]:
-    """Group rows by the values of columns together."""
+def leave_out(name: str) -> Callable[[Table], Iterator[Split]]:
+    """Hold out each value of a column in its turn."""
+    return lambda table: leave_one_out(table.texts(Column(name=name, unit="text")))
 
-    def group(table: Table) -> Texts:
-        parts = [table.texts(Column(name=name, unit="text")) for name in names]
-        return np.array([" ".join(row) for row in zip(*parts, strict=True)], dtype=object)
 
-    return group
+def halve(table: Table) -> Iterator[Split]:
+    """Hold out random halves; each life is of another node."""
+    for seed in range(HALVES):
+        order = np.random.default_rng(seed).permutation(len(table))
+        yield np.sort(order[: len(table) // 2]), np.sort(order[len(table) // 2 :])
 
 
 SOURCES: Final[Mapping[str, Source]] = {
     "step-time": Source(
-        kind="step-time",
         read=lambda: cm_dare.read_means(text("cm-dare/derived/models20.csv")),
-        group=by("workload"),
+        splits=leave_out("workload"),
     ),
     "checkpoint": Source(
-        kind="checkpoint",
         read=lambda: cm_dare.read_checkpoint_means(text("cm-dare/derived/models20.csv")),
-        group=by("workload"),
+        splits=leave_out("workload"),
     ),
     "parameter-server": Source(
-        kind="parameter-server",
         read=lambda: cluster_speed.read(text("cm-dare/derived/cluster_speed.csv")),
-        group=by("workers"),
+        splits=leave_out("workers"),
+    ),
+    "all-reduce": Source(
+        read=lambda: all_reduce.read(text("ml-engineering-allreduce/allreduce_bandwidth.csv")),
+        splits=all_reduce_part.splits,
+    ),
+    "iteration": Source(
+        read=lambda: iteration_part.read_placements_of(iteration_part.WORKLOADS),
+        splits=lambda table: iteration_part.splits(table, 0),
+    ),
+    "lifetime": Source(
+        read=lambda: lifetimes.read_preemptions(text("goog-preemption/lifetimes.csv")),
+        splits=halve,
     ),
 }
+"""By kind of model."""
 
 
-def kind_of(source: Source) -> kinds.Kind:
+def kind_of(name: str) -> kinds.Kind:
     """Return the model that a source is for."""
-    return kinds.find(source.kind)
-
-
-def splits(source: Source, table: Table) -> Iterator[Split]:
-    """Hold out whole groups."""
-    groups = source.group(table)
-    if len(set(groups.tolist())) <= MOST_LEFT_OUT:
-        yield from leave_one_out(groups)
-        return
-    for seed in range(SEEDS):
-        yield from fold_by(groups, chance=np.random.default_rng(seed))
+    return kinds.find(name)

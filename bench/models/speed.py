@@ -21,18 +21,18 @@ TIMES: Final = 3
 
 def rows() -> list[Row]:
     """Time every method of every model."""
-    return [row for source in SOURCES.values() for row in _rows_of(source)]
+    return [row for name, source in SOURCES.items() for row in _rows_of(name, source)]
 
 
-def _rows_of(source: Source) -> list[Row]:
-    kind, table = kind_of(source), source.read()
+def _rows_of(name: str, source: Source) -> list[Row]:
+    kind, table = kind_of(name), source.read()
     fits: dict[str, float] = {}
     asks: dict[str, float] = {}
     batch = _batch(kind, table)
-    for name, fit in kind.methods.items():
+    for method, fit in kind.methods.items():
         model = fit(table)  # what it needs is imported now
-        fits[name] = _least(partial(fit, table))
-        asks[name] = _least(partial(model.predict, batch)) / BATCH * 1e6
+        fits[method] = _least(partial(fit, table))
+        asks[method] = _least(partial(model.predict, batch)) / BATCH * 1e6
     return [
         _row(f"fit {kind.name}, {len(table)} rows", fits, unit="s", bar=FIT_BAR_S),
         _row(f"ask {kind.name}, {BATCH} rows at once", asks, unit="us/row", bar=ASK_BAR_US),
