@@ -117,6 +117,20 @@ def test_curve_and_trees_reach_the_class_of_error_that_srifty_reports() -> None:
     assert max(found) <= 10
 
 
+def test_few_placements_are_no_proof_of_exactness() -> None:
+    chance = np.random.default_rng(5)
+    table = make_table(("1", "2", "4", "1-1", "4-4"), noise=0.0)
+    cells = table.cells["step_time_s"] * np.exp(chance.normal(0, 0.2, len(table)))
+    few = Table({**table.cells, "step_time_s": cells}, table.rows)
+
+    found = KIND.methods[PROCESS](few)
+
+    assert found.quality.split == "fold:placement"
+    assert mape_of(found) > 0.1
+    answer = found.predict(ask("4-4"))
+    assert answer.high[0] / answer.low[0] > 1.5
+
+
 @pytest.mark.parametrize("method", [PHYSICS, CURVE_AND_TREES, TREES])
 def test_the_default_is_better_than_each_alternative(method: str) -> None:
     assert mape_of(KIND.methods[PROCESS](BERT)) < mape_of(KIND.methods[method](BERT))

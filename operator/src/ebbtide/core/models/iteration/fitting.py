@@ -1,20 +1,25 @@
 """Fits of the default and of physics alone, with what they would have been wrong by."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from ebbtide.core.models.iteration.held import Held, deal, judge_held
-from ebbtide.core.models.iteration.layout import Limits
+from ebbtide.core.models.iteration.held import UNKNOWN, Held, deal, judge_held
+from ebbtide.core.models.iteration.layout import Layout, Limits
 from ebbtide.core.models.iteration.physics import Compute, Physics, fit_physics
-from ebbtide.core.models.iteration.process import Learned, Points, learn, spread
+from ebbtide.core.models.iteration.process import Learned, Points, learn
 from ebbtide.core.models.iteration.samples import Cells, Rows, gather, read_samples
 from ebbtide.core.models.iteration.steps import Mean, Steps, Workload, log_mean
 from ebbtide.core.models.table import Floats, Table
 
 PROCESS: Final = "gaussian-process"
 PHYSICS: Final = "physics"
-SPLITS: Final = {PROCESS: "leave-one-out:placement", PHYSICS: "fold:placement"}
+FOLDS: Final = "fold:placement"
+EACH: Final = "leave-one-out:placement"
+MANY: Final = 30
+"""With more placements than these, five numbers of physics follow no single one of them, and a
+process says by itself what it would have missed of each; with fewer all is fitted anew."""
 
 
 def fit_process(table: Table) -> Steps:
@@ -49,13 +54,12 @@ def compute_of(rows: Rows, *, bare: bool = False) -> Compute:
 
 def _fit(table: Table, *, method: str) -> Steps:
     rows = read_samples(table)
-    parts = rows.by_workload()
-    found = {name: _fit_workload(part, method) for name, part in parts.items()}
+    found = {name: _fit_workload(part, method) for name, part in rows.by_workload().items()}
     return Steps(
         method=method,
         quality=judge_held(
             {name: held for name, (_, held) in found.items()},
-            split=SPLITS[method],
+            split=EACH if all(_is_many(held, method) for _, held in found.values()) else FOLDS,
             samples=len(rows.batch),
         ),
         workloads={name: workload for name, (workload, _) in found.items()},
@@ -63,27 +67,32 @@ def _fit(table: Table, *, method: str) -> Steps:
 
 
 def _fit_workload(rows: Rows, method: str) -> tuple[Workload, Held]:
+    workload, cells, residuals = _build(rows, method)
+    held = _hold_each(rows, cells, residuals, workload) if residuals is not None else None
+    if held is None or not _is_many(held, method):
+        held = _hold_folds(rows, method)
+    return replace(workload, spread=held.spread()), held
+
+
+def _is_many(held: Held, method: str) -> bool:
+    return method == PROCESS and len(set(held.places.tolist())) > MANY
+
+
+def _build(rows: Rows, method: str) -> tuple[Workload, Cells, Floats | None]:
+    """Fit one workload; a process says what it would have been wrong by, had it not seen them."""
     cells = gather(rows)
     physics = fit_physics(compute_of(rows), cells.layout, cells.batch, np.exp(cells.log_seconds))
-    if method == PROCESS:
-        mean, learned = _smooth(physics, cells)
-        process, residuals = learned.process, learned.residuals
-    else:
-        mean, process = Mean.PHYSICS, None
-        residuals = _without_each(rows, cells)
-    held = _hold(rows, cells, residuals, spread(physics.share(cells.layout, cells.batch)))
-    return (
-        Workload(
-            physics=physics,
-            mean=mean,
-            process=process,
-            limits=Limits.of(cells.layout),
-            least_batch=float(cells.batch.min()),
-            most_batch=float(cells.batch.max()),
-            spread=held.spread(),
-        ),
-        held,
+    mean, learned = _smooth(physics, cells) if method == PROCESS else (Mean.PHYSICS, None)
+    workload = Workload(
+        physics=physics,
+        mean=mean,
+        process=learned.process if learned is not None else None,
+        limits=Limits.of(cells.layout),
+        least_batch=float(cells.batch.min()),
+        most_batch=float(cells.batch.max()),
+        spread=UNKNOWN,
     )
+    return workload, cells, learned.residuals if learned is not None else None
 
 
 def _smooth(physics: Physics, cells: Cells) -> tuple[Mean, Learned]:
@@ -99,32 +108,38 @@ def _smooth(physics: Physics, cells: Cells) -> tuple[Mean, Learned]:
     return means[best], learned
 
 
-def _without_each(rows: Rows, cells: Cells) -> Floats:
-    """Return residuals of cells from physics fitted without their fold of placements."""
-    compute = compute_of(rows)
-    seconds = np.exp(cells.log_seconds)
-    fold = np.where(cells.layout.alone, -1, deal(cells.places))
-    residuals = np.zeros(len(fold))
-    for number in range(int(fold.max()) + 1):
-        held = fold == number
-        if held.all():
-            break  # one placement alone: nothing is left to fit from
-        rest = cells.layout.take(~held)
-        physics = fit_physics(compute, rest, cells.batch[~held], seconds[~held])
-        predicted = physics.log_seconds(cells.layout.take(held), cells.batch[held])
-        residuals[held] = cells.log_seconds[held] - predicted
-    return residuals
-
-
-def _hold(rows: Rows, cells: Cells, residuals: Floats, deviation: Floats) -> Held:
+def _hold_each(rows: Rows, cells: Cells, residuals: Floats, workload: Workload) -> Held:
     """Turn residuals of means into those of measurements; only those of several GPUs count."""
-    member = cells.members
-    kept = np.flatnonzero((member >= 0) & ~cells.layout.alone[member])
-    cell = member[kept]
+    kept = np.flatnonzero((cells.members >= 0) & ~cells.layout.alone[cells.members])
+    cell = cells.members[kept]
     logs = np.log(rows.seconds[kept])
     return Held(
         places=cells.places[cell],
         log_seconds=logs,
         residuals=logs - cells.log_seconds[cell] + residuals[cell],
-        deviation=deviation[cell],
+        deviation=workload.deviation(cells.layout, cells.batch)[cell],
+    )
+
+
+def _hold_folds(rows: Rows, method: str) -> Held:
+    """Fit anew without each fold of placements; one GPU is always known."""
+    layout, names = Layout.of(rows.placements), rows.names
+    fold = np.full(len(names), -1)
+    fold[~layout.alone] = deal(names[~layout.alone])
+    logs = np.log(rows.seconds)
+    residuals, deviation = np.full(len(names), np.nan), np.ones(len(names))
+    for number in range(int(fold.max()) + 1):
+        here = fold == number
+        if here.all():
+            break  # one placement alone: nothing is left to fit from
+        workload, _, _ = _build(rows.take(np.flatnonzero(~here)), method)
+        asked = layout.take(here)
+        residuals[here] = logs[here] - workload.log_seconds(asked, rows.batch[here])
+        deviation[here] = workload.deviation(asked, rows.batch[here])
+    known = np.isfinite(residuals)
+    return Held(
+        places=names[known],
+        log_seconds=logs[known],
+        residuals=residuals[known],
+        deviation=deviation[known],
     )
