@@ -111,7 +111,8 @@ def _number(cell: str, column: str, row: int) -> float:
         raise DataError(f"column {column}, row {row}: {cell!r} is not a number") from None
 
 
-def _moment(text: str, row: int) -> datetime:
+def _moment(text: str | None, row: int) -> datetime:
+    text = text or "nothing"  # a row that is too short
     try:
         if "/" in text:
             return datetime.strptime(text, "%m/%d/%y %H:%M").replace(tzinfo=UTC)

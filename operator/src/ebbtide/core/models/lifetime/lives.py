@@ -5,7 +5,7 @@ from typing import Final, Self, TypeAlias
 
 import numpy as np
 
-from ebbtide.core.models.table import Column, DataError, Flags, Floats, Indices, Table, Texts
+from ebbtide.core.models.table import Column, DataError, Flags, Floats, Indices, Table
 
 Pool: TypeAlias = tuple[str, str, str]
 """Name, zone and GPU type; what is not known is empty."""
@@ -135,8 +135,3 @@ def _complain_of_too_many_negatives(table: Table, hours: Floats) -> None:
             f"column {LIFE.name}, row {table.rows[row]}: {hours[row]:g} is below 0, as are"
             f" {len(below)} of {len(hours)} lives; hours from start to end are needed"
         )
-
-
-def key_of(pool: Texts, zone: Texts, gpu: Texts) -> list[Pool]:
-    """Put the columns that name a pool beside each other."""
-    return [(str(p), str(z), str(g)) for p, z, g in zip(pool, zone, gpu, strict=True)]

@@ -8,9 +8,10 @@ from typing import Final, Self
 import numpy as np
 
 from ebbtide.core.models.forecast import BEYOND, COVERAGE, Forecast, Json
+from ebbtide.core.models.lifetime import prior
 from ebbtide.core.models.lifetime.ages import EDGES, Curves, blend
-from ebbtide.core.models.lifetime.choosing import Choice, Way, count
-from ebbtide.core.models.lifetime.families import find_wall
+from ebbtide.core.models.lifetime.choosing import METHODS, Choice, Way, count
+from ebbtide.core.models.lifetime.families import CAP, find_wall
 from ebbtide.core.models.lifetime.hours import spread_over_ages
 from ebbtide.core.models.lifetime.lives import (
     AGE,
@@ -208,17 +209,21 @@ class Lifetimes:
         failed leaves a node that is still alive.
         """
         lives = Lives.read(table)
-        found = [self._find((ANY, zone, gpu)) for _, zone, gpu in lives.pools]
-        kin = np.array([self.curves.rates[rows].mean(axis=0) for rows, _ in found])
-        own, ways = count(lives), self.choice.ways
-        each = np.array([fall(own, kin, way.nodes) for way in ways])
-        rates = blend(each, np.array([way.weight for way in ways]))
+        found = [self._find((ANY, zone, gpu))[0] for _, zone, gpu in lives.pools]
+        kin = np.array([self.curves.rates[rows].mean(axis=0) for rows in found])
+        kin_walls = np.array([self.curves.walls[rows].max() for rows in found])
         walls = np.array(
             [
-                find_wall(lives.hours[lives.pool == index], otherwise=self.curves.walls[rows].max())
-                for index, (rows, _) in enumerate(found)
+                find_wall(lives.hours[lives.pool == index], otherwise=wall)
+                for index, wall in enumerate(kin_walls)
             ]
         )
+        own, ways = count(lives), self.choice.ways
+        # of kin that all die at a cap, a pool without one learns nothing about what comes after
+        torn_down = np.isinf(walls) & np.isfinite(kin_walls)
+        kin[np.ix_(torn_down, EDGES >= CAP)] = prior.RATE
+        each = np.array([fall(own, kin, way.nodes) for way in ways])
+        rates = blend(each, np.array([way.weight for way in ways]))
         kept = [row for row, key in enumerate(self.keys) if key not in set(lives.pools)]
         return replace(
             self,
@@ -228,6 +233,20 @@ class Lifetimes:
                 walls=np.concatenate([self.curves.walls[kept], walls]),
             ),
             seen=replace(self.seen, longest_h=max(self.seen.longest_h, float(lives.hours.max()))),
+        )
+
+    @classmethod
+    def of_prior(cls, *, rate: float = prior.RATE, wall: float = np.inf) -> Self:
+        """Return what is believed without any data: one hazard for all pools and ages."""
+        return cls(
+            method="prior",
+            quality=Quality(samples=0, split="none"),
+            keys=(FLEET,),
+            curves=Curves(rates=np.full((1, len(EDGES)), rate), walls=np.array([wall])),
+            choice=Choice(ways=METHODS["nonparametric"][:1]),
+            laws={"exponential": {"rate_per_hour": rate}},
+            hours=None,
+            seen=Seen(lives=0, revocations=0, longest_h=0.0),
         )
 
     # ------------------------------------------------------------ storing

@@ -17,9 +17,9 @@ from ebbtide.core.models.lifetime.families import CAP
 from ebbtide.core.models.lifetime.lives import Pool
 from ebbtide.core.models.table import Floats, Indices
 
-UNLIKE: Final = 0.05
-"""One pool in twenty is taken to be unlike all others, by any factor of `FACTORS`."""
-FACTORS: Final[Floats] = np.geomspace(1 / 16, 1024, 43)
+UNLIKE: Final = 0.1
+"""One pool in ten is taken to be unlike all others, by any factor of `FACTORS`."""
+FACTORS: Final[Floats] = np.geomspace(1 / 16, 256, 37)
 
 
 SPREAD: Final = 0.5
@@ -130,7 +130,7 @@ def shift(own: Counts, kin: Floats) -> Floats:
     Return the kin's hazards times a factor that is not quite known.
 
     Bayes over a grid of factors: a normal around 1 on a logarithmic scale, and for one pool in
-    twenty anything. The mean of survival over the factors gives the hazards: they fall with age,
+    ten anything. The mean of survival over the factors gives the hazards: they fall with age,
     as the nodes of a bad pool go first.
     """
     scaled = EDGES < CAP  # past a cap all nodes die, in good pools and in bad ones

@@ -11,7 +11,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from ebbtide.core.models.table import Flags, Floats
+from ebbtide.core.models.quality import Split
+from ebbtide.core.models.table import Flags, Floats, Texts
 
 DAY: Final = 24.0
 LEAST_SEEN: Final = 0.02
@@ -40,6 +41,15 @@ class Steps:
         return found
 
 
+def halves(strata: Texts, *, chance: np.random.Generator) -> Split:
+    """Split rows in two by chance, each stratum in both; an odd row falls to either side."""
+    known = np.zeros(len(strata), dtype=np.bool_)
+    for name in sorted(set(strata.tolist())):
+        rows = chance.permutation(np.flatnonzero(strata == name))
+        known[rows[: (len(rows) + int(chance.integers(2))) // 2]] = True
+    return np.flatnonzero(known), np.flatnonzero(~known)
+
+
 def grid_to(horizon: float, *, steps: int = 240) -> Floats:
     """Return evenly spaced times from the first step to the horizon."""
     found: Floats = np.arange(1, steps + 1, dtype=np.float64) * (horizon / steps)
@@ -52,8 +62,6 @@ def brier(survival: Floats, hours: Floats, revoked: Flags, *, seen: Steps, grid:
 
     `seen` is the estimate of being not yet lost from sight.
     """
-    if not len(hours):
-        return float("nan")
     dead = (hours[:, None] <= grid) & revoked[:, None]
     alive = hours[:, None] > grid
     weight_dead = 1 / np.maximum(seen.at(hours, before=True), LEAST_SEEN)
