@@ -101,7 +101,7 @@ def test_names_of_pools_and_order_of_rows_change_nothing(
     known = fitted(table_of(fleet), method).predict(Table.of(pool=list(NAMES)))
     other = fitted(table_of(shuffled, tuple(names)), method).predict(Table.of(pool=names))
 
-    np.testing.assert_allclose(other.value, known.value, rtol=1e-6)
+    np.testing.assert_allclose(other.value, known.value, rtol=1e-4)
 
 
 @FEW

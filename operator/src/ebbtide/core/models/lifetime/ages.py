@@ -103,6 +103,17 @@ def blend(rates: Floats, weights: Floats) -> Floats:
     return clipped
 
 
+def rounded(values: Floats) -> Floats:
+    """
+    Return positive numbers with six digits.
+
+    More say nothing of a fleet, and the last ones differ between versions of a library.
+    """
+    unit = 10.0 ** (5 - np.floor(np.log10(values)))
+    found: Floats = np.round(values * unit) / unit
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
     """

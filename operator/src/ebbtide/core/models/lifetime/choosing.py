@@ -90,7 +90,8 @@ def choose(lives: Lives, ways: tuple[Way, ...]) -> Choice:
     weights = _weigh(folds, pools) if len(named) > 1 else np.ones(1)
     return Choice(
         ways=tuple(
-            replace(way, weight=float(weight)) for way, weight in zip(named, weights, strict=True)
+            replace(way, weight=round(float(weight), 6))
+            for way, weight in zip(named, weights, strict=True)
         ),
         hour_deaths=_choose_hours(folds, [blend(each, weights) for each in pools]),
     )

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models.lifetime import scoring
-from ebbtide.core.models.lifetime.ages import Curves
+from ebbtide.core.models.lifetime.ages import Curves, rounded
 from ebbtide.core.models.lifetime.choosing import METHODS, choose, fit_ways
 from ebbtide.core.models.lifetime.families import find_wall
 from ebbtide.core.models.lifetime.hours import ByHour
@@ -49,14 +49,19 @@ def fit_lives(lives: Lives, *, method: str, quality: Quality | None = None) -> L
     levels = Levels.of(lives.pools)
     hours = None
     if choice.hour_deaths is not None:
-        hours = ByHour.of(lives, rates[-len(lives.pools) :]).factors(choice.hour_deaths)
+        hours = rounded(ByHour.of(lives, rates[-len(lives.pools) :]).factors(choice.hour_deaths))
     return Lifetimes(
         method=method,
         quality=quality or Quality(samples=len(lives), split="none"),
         keys=levels.keys,
-        curves=Curves(rates=rates, walls=_walls(lives, levels)),
+        curves=Curves(rates=rounded(rates), walls=_walls(lives, levels)),
         choice=choice,
-        laws={law.name: law.parameters for law in found.laws},
+        laws={
+            law.name: {
+                name: float(rounded(np.array(value))) for name, value in law.parameters.items()
+            }
+            for law in found.laws
+        },
         hours=hours,
         seen=Seen(
             lives=len(lives),
