@@ -83,8 +83,9 @@ def choose(lives: Lives, ways: tuple[Way, ...]) -> Choice:
     if len(lives) < LEAST_LIVES or deaths < LEAST_DEATHS:
         usual = next(iter(FAMILIES))
         return Choice(ways=tuple(replace(way, law=way.law or usual, weight=even) for way in ways))
-    folds = tuple(_deal(lives))
-    law = max(FAMILIES, key=lambda name: sum(fold.law_score(name) for fold in folds))
+    laws = [name for name in FAMILIES if any(way.law in {"", name} for way in ways)]
+    folds = tuple(_deal(lives, laws))
+    law = max(laws, key=lambda name: sum(fold.law_score(name) for fold in folds))
     named = tuple(replace(way, law=way.law or law, weight=even) for way in ways)
     pools = [np.array([fold.pools(way) for way in named]) for fold in folds]
     weights = _weigh(folds, pools) if len(named) > 1 else np.ones(1)
@@ -151,7 +152,7 @@ class _Fold:
         return found[-len(self.known.pools) :]
 
 
-def _deal(lives: Lives) -> Iterator[_Fold]:
+def _deal(lives: Lives, laws: Sequence[str]) -> Iterator[_Fold]:
     fold, levels, wall = lives.deal(FOLDS), Levels.of(lives.pools), find_wall(lives.hours)
     for number in range(FOLDS):
         known = lives.take(fold != number)
@@ -161,7 +162,7 @@ def _deal(lives: Lives) -> Iterator[_Fold]:
             held=lives.take(fold == number),
             own=own,
             levels=levels,
-            laws={name: fit_fleet(own, name, wall) for name in FAMILIES},
+            laws={name: fit_fleet(own, name, wall) for name in laws},
         )
 
 
