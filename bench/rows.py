@@ -21,6 +21,8 @@ BUILD: Final = ROOT / "build" / "bench"
 
 YARDSTICK_LIMIT_S: Final = 0.06
 """Two and a half times what it takes on an idle core of a server of 2023."""
+MOST_PEERS: Final = 4
+"""So many stand beside a figure in the table."""
 MISSED: Final = 1
 NOISY: Final = 2
 
@@ -142,8 +144,15 @@ def _lines(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> list[str]:
 def _cells(row: Row, found: Verdict) -> tuple[str, ...]:
     sign = "<=" if row.better == "lower" else ">="
     bar = "" if row.bar is None else f"{sign} {_short(row.bar)}"
-    peers = ", ".join(f"{peer} {_short(value)}" for peer, value in row.peers.items())
-    return row.name, _short(row.value), bar, found, row.unit, peers
+    return row.name, _short(row.value), bar, found, row.unit, _peers(row)
+
+
+def _peers(row: Row) -> str:
+    """The best of the peers, best first; the JSON has them all."""
+    best = sorted(row.peers.items(), key=lambda peer: peer[1], reverse=row.better == "higher")
+    shown = ", ".join(f"{peer} {_short(value)}" for peer, value in best[:MOST_PEERS])
+    rest = len(best) - MOST_PEERS
+    return f"{shown}, and {rest} more" if rest > 0 else shown
 
 
 def _join(line: Sequence[str], widths: Sequence[int]) -> str:

@@ -88,6 +88,17 @@ def test_figures_are_printed_with_bar_and_peers_and_written_as_json(bench: Bench
     ]
 
 
+def test_the_table_shows_the_best_peers_first_and_the_json_all(bench: Bench) -> None:
+    peers = {"a": 4.0, "b": 2.0, "c": 3.0, "d": 1.0, "e": 5.0, "f": 6.0}
+
+    bench.report(row(1.0, peers=peers), row(1.0, peers={"a": 1.0, "b": 2.0}, better="higher"))
+
+    lines = bench.out.getvalue().splitlines()
+    assert lines[2].endswith("d 1, b 2, c 3, a 4, and 2 more")
+    assert lines[3].endswith("b 2, a 1")
+    assert bench.records()[0]["peers"] == peers
+
+
 def test_a_missed_bar_is_named_and_fails(bench: Bench) -> None:
     assert bench.report(row(4.0), row(6.0, name="coverage"), yardstick_s=BUSY) == 1
     assert "missed: coverage\n" in bench.out.getvalue()
