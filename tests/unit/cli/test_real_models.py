@@ -166,6 +166,26 @@ def test_a_model_is_fitted_stored_and_asked(tmp_path: Path, kind: str) -> None:
     assert all(0 < each["low"] <= each["value"] <= each["high"] for each in predictions)
 
 
+def test_without_a_file_the_model_that_ships_is_asked_and_named(tmp_path: Path) -> None:
+    asked: Rows = [{"workload": "mine", "size_mb": 100, "tensors": 120}]
+    file = written(tmp_path, asked)
+
+    result = run("predict", "checkpoint", "--input", file, "-o", "json")
+
+    assert result.exit_code == 0
+    assert "note: fitted from cake-lab/CM-DARE" in result.stderr
+    assert 1 < json.loads(result.stdout)["predictions"][0]["value"] < 60
+
+
+def test_a_model_of_which_none_ships_must_be_given(tmp_path: Path) -> None:
+    file = written(tmp_path, all_reduces())
+
+    result = run("predict", "all-reduce", "--input", file)
+
+    assert result.exit_code == 2
+    assert "no all-reduce model ships with Ebbtide: give --model" in result.stderr
+
+
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_held_out_errors_of_groups_are_small_where_the_truth_is_simple(
     tmp_path: Path, kind: str

@@ -19,13 +19,16 @@ BEYOND: Final = "beyond the data"
 
 @click.command()
 @click.argument("model", type=click.Choice(MODELS), metavar="MODEL")
-@click.option("--model", "stored", required=True, metavar="FILE", help="What `fit --out` wrote.")
+@click.option(
+    "--model", "stored", metavar="FILE",
+    help="What `fit --out` wrote; the model that ships with Ebbtide where not given.",
+)  # fmt: skip
 @click.option(
     "--input", "file", required=True, metavar="FILE",
     help="CSV with a header or JSON lines; `-` is standard input.",
 )  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
-def predict(model: str, stored: str, file: str, output: str) -> None:
+def predict(model: str, stored: str | None, file: str, output: str) -> None:
     """
     Ask a stored MODEL about each row of a table.
 
@@ -37,7 +40,7 @@ def predict(model: str, stored: str, file: str, output: str) -> None:
     from ebbtide.core.models.table import check
 
     kind = kinds.find(model)
-    fitted = load(kind, stored)
+    fitted = load_default(kind) if stored is None else load(kind, stored)
     with complaints(file):
         table = read_tables([file])
         check(table, kind.inputs)
@@ -67,6 +70,18 @@ def load(kind: "Kind", file: str) -> "Model":
         raise FileError(file, "this is no stored model, for it is no text") from error
     except StoredModelError as error:
         raise FileError(file, str(error)) from error
+
+
+def load_default(kind: "Kind") -> "Model":
+    """Read the model that ships with the package, and say where it comes from."""
+    from ebbtide.data import defaults
+
+    try:
+        fitted, source = defaults.embedded_model(kind.name), defaults.provenance(kind.name)
+    except KeyError as error:
+        raise click.UsageError(f"no {kind.name} model ships with Ebbtide: give --model") from error
+    click.echo(f"note: fitted from {source['source']}, {source['about']}", err=True)
+    return fitted
 
 
 def _answers(file: str, table: "Table", forecast: "Forecast") -> list[dict[str, Any]]:
