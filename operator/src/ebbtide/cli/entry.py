@@ -6,6 +6,7 @@ from ebbtide import __version__
 from ebbtide.cli.crds import crds
 from ebbtide.cli.fit import fit
 from ebbtide.cli.predict import predict
+from ebbtide.cli.simulate import simulate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,3 +18,4 @@ def main() -> None:
 main.add_command(crds)
 main.add_command(fit)
 main.add_command(predict)
+main.add_command(simulate)

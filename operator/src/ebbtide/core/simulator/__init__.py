@@ -1,0 +1,1 @@
+"""Replays of policies over traces in virtual time, and the yardstick that they are held against."""
