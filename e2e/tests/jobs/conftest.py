@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from world.world import OpenWorld
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def operator(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One operator for all jobs' tests; it starts with the first of them."""
+    """One operator for the tests of a file. It sees all namespaces, so it must not outlive them."""
     operator = Operator(session.kubeconfig, tmp_path_factory.mktemp("operator"))
     yield operator
     operator.stop()
