@@ -1,0 +1,9 @@
+"""
+Which pools, and how many nodes of each: exactly the best, with a bound that shows it.
+
+Every goal comes down to one small problem (`cover`): the least of a linear sum over whole nodes
+at a demanded rate, with legal sizes and an on-demand floor. A dual in one variable bounds it
+(`dual`), prices of nodes follow (`prices`), and what could still be better lies within a known
+distance of what these prices choose: all of that is listed (`states`, `pair`, `search`).
+HiGHS answers where the list would be too long.
+"""

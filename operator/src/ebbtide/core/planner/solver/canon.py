@@ -1,0 +1,84 @@
+"""
+One order of pools, whatever order and names they came in.
+
+Sorted by price, rate and market; pools that differ in nothing but name and limit are one, and
+what it gets is dealt out again by limit, then by name. So the plan of a fleet is always the same.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ebbtide.core.planner.solver.cover import Flags, Floats, Places
+from ebbtide.core.planner.solver.question import PoolOffer
+
+UNITS: Final = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+WHOLE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Kinds of nodes, cheapest first."""
+
+    cost: Floats
+    rate: Floats
+    most: Floats
+    is_on_demand: Flags
+    pools: tuple[PoolOffer, ...]
+    """In canonical order."""
+    kind_of: Places
+    """Of each of these pools."""
+
+    def merge(self, counts: dict[str, int]) -> Floats:
+        """Return the nodes of each kind of a plan by pool; unknown pools are left out."""
+        plan = np.zeros(len(self.cost))
+        for pool, kind in zip(self.pools, self.kind_of, strict=True):
+            plan[kind] += counts.get(pool.name, 0)
+        return plan
+
+    def deal(self, plan: Floats) -> dict[str, int]:
+        """Return the nodes of each pool that gets any."""
+        left = [int(count) for count in plan]
+        counts = {}
+        for place in np.flatnonzero(plan[self.kind_of]):
+            pool, kind = self.pools[place], int(self.kind_of[place])
+            taken = min(left[kind], pool.most)
+            left[kind] -= taken
+            if taken:
+                counts[pool.name] = taken
+        return dict(sorted(counts.items()))
+
+
+def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
+    """Return the kinds of nodes of which any can be had."""
+    rows = sorted(
+        (pool.usd_per_hour, pool.rate, pool.is_on_demand, -pool.most, pool.name, place)
+        for place, pool in enumerate(pools)
+        if pool.most
+    )
+    if not rows:
+        none = np.zeros(0)
+        return Kinds(none, none, none, none.astype(bool), (), none.astype(np.intp))
+    cost, rate, market, most, _, places = zip(*rows, strict=True)
+    table = np.array([cost, rate, market, most], dtype=np.float64)
+    starts = np.concatenate([[True], (np.diff(table[:3]) != 0).any(axis=0)])
+    firsts = np.flatnonzero(starts)
+    return Kinds(
+        table[0, firsts],
+        table[1, firsts],
+        np.add.reduceat(-table[3], firsts),
+        table[2, firsts] > 0,
+        tuple(pools[place] for place in places),
+        np.cumsum(starts) - 1,
+    )
+
+
+def find_quantum(values: Floats) -> float:
+    """Return a number of which all values are whole multiples; 0 where there is no large one."""
+    for unit in UNITS:
+        scaled = values * unit
+        whole = np.rint(scaled)
+        if (np.abs(scaled - whole) <= WHOLE * np.maximum(1, np.abs(scaled))).all():
+            return float(np.gcd.reduce(whole.astype(np.int64))) / unit
+    return 0.0

@@ -1,0 +1,195 @@
+"""
+The bound: one price for rate, everything else is exact greedy.
+
+At a price p of rate a node of pool i weighs w_i = cost_i - p rate_i. The n lightest nodes (after
+those that any plan has) give h_n(p) = p demand_n + V_n(p) <= the least cost at size n. The
+least of scale_n h_n(p) over the sizes is concave in p and made of lines; two lines that bracket
+its top are crossed until the crossing lies on it. Each evaluation is one sort, bounds every size,
+and is a legal plan wherever its rate suffices.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
+
+EVALUATIONS: Final = 100
+FLAT: Final = 1e-12
+"""Relative: a crossing so little above the function is on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Nodes in one order: first what the floor forces, then whatever comes."""
+
+    order: Places
+    forced: Floats
+    """Of each pool, in the order of pools: what any plan has, and what the floor adds to it."""
+    before: Floats
+    """Free nodes before each pool of the order, and all of them at the end."""
+    cost: Floats
+    rate: Floats
+
+    def plan(self, cover: Cover, place: int) -> Floats:
+        """Return the nodes of each pool at one size."""
+        left = cover.sizes[place] - self.forced.sum() - self.before[:-1]
+        plan = self.forced.copy()
+        plan[self.order] += np.clip(left, 0, np.diff(self.before))
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The best price of rate, and what it proves of each size."""
+
+    price: float
+    bounds: Floats
+    """On scale times cost; infinite where the size is not possible."""
+    place: int
+    """The size with the least bound at that price."""
+    sides: tuple["Side", "Side"] | None = None
+    """Two plans that are equally good at that price: one of too little rate, one of enough."""
+
+    def mix(self, cover: Cover) -> Floats | None:
+        """Return the mixture of the two plans that just meets the demand."""
+        if self.sides is None:
+            return None
+        low, high = self.sides
+        if low.place != high.place or low.missing <= high.missing:
+            return None
+        share = low.missing / (low.missing - high.missing)
+        first, second = low.filling.plan(cover, low.place), high.filling.plan(cover, high.place)
+        mixed: Floats = first + share * (second - first)
+        return mixed
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A plan as a line: what it comes to at each price of rate."""
+
+    filling: Filling
+    place: int
+    cost: float
+    missing: float
+
+    def at(self, price: float) -> float:
+        """Return the value of the line."""
+        return self.cost + price * self.missing
+
+
+def fill(cover: Cover, order: Places) -> Filling:
+    """Fill every size in an order of pools."""
+    forced, free = force(cover, order)
+    if cover.floor > 0:
+        some = free > 0
+        order, free = order[some], free[some]
+    cost, rate = float(cover.cost @ forced), float(cover.rate @ forced)
+    before = np.zeros(len(free) + 1)
+    np.cumsum(free, out=before[1:])
+    costs, rates = np.zeros(len(before)), np.zeros(len(before))
+    np.cumsum(free * cover.cost[order], out=costs[1:])
+    np.cumsum(free * cover.rate[order], out=rates[1:])
+    nodes = cover.sizes - forced.sum()
+    return Filling(
+        order,
+        forced,
+        before,
+        np.interp(nodes, before, costs) + cost,
+        np.interp(nodes, before, rates) + rate,
+    )
+
+
+def force(cover: Cover, order: Places) -> tuple[Floats, Floats]:
+    """Return what any plan has with the first on-demand nodes up to the floor; what is left."""
+    forced = cover.least.copy()
+    free = (cover.most - cover.least)[order]
+    missing = cover.floor - forced[cover.is_on_demand].sum() if cover.floor > 0 else 0.0
+    if missing > 0:
+        room = np.where(cover.is_on_demand[order], free, 0.0)
+        taken = np.clip(missing - (np.cumsum(room) - room), 0, room)
+        forced[order] += taken
+        free = free - taken
+    return forced, free
+
+
+def bound(cover: Cover, best: Incumbent, *, start: float | None = None) -> Bound | None:
+    """Return the best bound and offer the plans on the way; None when no size can be met."""
+    return _Climb(cover, best).run(start)
+
+
+class _Climb:
+    """From both ends towards the top of the bound."""
+
+    def __init__(self, cover: Cover, best: Incumbent) -> None:
+        self.cover = cover
+        self.best = best
+        self.bounds = np.full(len(cover.sizes), -np.inf)
+
+    def run(self, start: float | None) -> Bound | None:
+        cover = self.cover
+        # Ties by lower cost at this end and by higher rate at the other, or the bound stays far off.
+        last = fill(cover, np.lexsort((cover.cost, -cover.rate)))
+        missing = cover.demand - last.rate - cover.slack
+        if missing.min() > 0:
+            return None
+        possible = missing <= 0
+        self._offer(last)
+        place = int(np.argmin(np.where(possible, cover.scale * (cover.demand - last.rate), np.inf)))
+        high = self._line(last, place)
+        first = fill(cover, np.lexsort((-cover.rate, cover.cost)))
+        self._offer(first)
+        place = self._take(first, 0.0)
+        low = self._line(first, place)
+        if low.missing > 0:
+            return self._close_in(low, high, start=start, possible=possible)
+        return Bound(0.0, np.where(possible, self.bounds, np.inf), place)
+
+    def _close_in(self, low: Side, high: Side, *, start: float | None, possible: Flags) -> Bound:
+        price, place = 0.0, low.place
+        for _ in range(EVALUATIONS):
+            if low.missing <= high.missing:
+                break
+            crossing = (high.cost - low.cost) / (low.missing - high.missing)
+            price, start = (crossing, None) if start is None else (start, None)
+            weights = self.cover.cost - price * self.cover.rate
+            filling = fill(self.cover, np.argsort(weights, kind="stable"))
+            self._offer(filling)
+            place = self._take(filling, price)
+            line = self._line(filling, place)
+            if price == crossing and line.at(price) >= _flat(low.at(price)):
+                break
+            if line.missing > 0:
+                low = line
+            else:
+                high = line
+        return Bound(price, np.where(possible, self.bounds, np.inf), place, (low, high))
+
+    def _line(self, filling: Filling, place: int) -> Side:
+        scale = float(self.cover.scale[place])
+        missing = scale * float(self.cover.demand[place] - filling.rate[place])
+        return Side(filling, place, scale * float(filling.cost[place]), missing)
+
+    def _take(self, filling: Filling, price: float) -> int:
+        """Raise the bound of every size; return the place of the least one."""
+        cover = self.cover
+        found = filling.cost
+        if price:  # at 0 the demand may be infinite
+            found = found + price * (cover.demand - filling.rate)
+        found = cover.scale * found
+        np.maximum(self.bounds, found, out=self.bounds)
+        return int(np.argmin(found))
+
+    def _offer(self, filling: Filling) -> None:
+        cover = self.cover
+        legal = filling.rate >= cover.demand - cover.slack
+        legal &= filling.rate <= cover.top + cover.slack
+        values = np.where(legal, cover.scale * filling.cost, np.inf)
+        place = int(np.argmin(values))
+        if values[place] < self.best.value:
+            self.best.offer(cover, filling.plan(cover, place))
+
+
+def _flat(value: float) -> float:
+    return value - FLAT * abs(value)

@@ -1,0 +1,189 @@
+"""A fleet as arrays, and the covers that a goal makes of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ebbtide.core.planner.solver.canon import Kinds, canonise, find_quantum
+from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
+from ebbtide.core.planner.solver.dual import bound, fill
+from ebbtide.core.planner.solver.question import Fleet
+from ebbtide.core.planner.solver.search import FallBack, Found, Limits, search
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a search may begin: a plan of kinds, and a price of rate."""
+
+    plan: Floats | None = None
+    price: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The numbers of nodes that are legal and possible: a range, or some of it with efficiencies."""
+
+    low: int
+    high: int
+    chosen: Floats | None
+    """None where every number from low to high will do, all with an efficiency of 1."""
+    efficiency: Floats
+
+
+def choose_sizes(fleet: Fleet, kinds: Kinds) -> Sizes | str:
+    """Return the sizes, or why there is none."""
+    capacity = int(kinds.most.sum())
+    if not capacity:
+        return "no pool has a node to give"
+    on_demand = int(kinds.most[kinds.is_on_demand].sum())
+    if on_demand < fleet.on_demand_floor:
+        need = f"{fleet.on_demand_floor} on-demand nodes are asked for"
+        return f"{need}, and the pools have {on_demand}"
+    low = max(1, fleet.on_demand_floor)
+    high = min(capacity, fleet.most_nodes or capacity, len(fleet.efficiency) or capacity)
+    legal = sorted({size for size in fleet.sizes if low <= size <= high})
+    if low > high or (fleet.sizes and not legal):
+        wanted = f"; legal are {', '.join(map(str, sorted(fleet.sizes)))}" if fleet.sizes else ""
+        return f"only {low} to {high} nodes are possible{wanted}"
+    if legal:
+        low, high = legal[0], legal[-1]
+    if not fleet.efficiency and (not legal or len(legal) == high - low + 1):
+        return Sizes(low, high, None, np.ones(1))
+    chosen = np.array(legal or range(low, high + 1), dtype=np.float64)
+    if not fleet.efficiency:
+        return Sizes(low, high, chosen, np.ones(len(chosen)))
+    return Sizes(low, high, chosen, np.array(fleet.efficiency)[chosen.astype(np.intp) - 1])
+
+
+@dataclass(slots=True)
+class Ground:
+    """What every goal works with; it keeps count of how exact its searches were."""
+
+    fleet: Fleet
+    kinds: Kinds
+    sizes: Sizes
+    fall_back: FallBack
+    limits: Limits
+    start: Start = field(default_factory=Start)
+    proven: bool = True
+    used_fall_back: bool = False
+    price: float = 0.0
+
+    @property
+    def has_efficiency(self) -> bool:
+        """Whether the rate depends on the number of nodes by more than their sum."""
+        return bool(self.fleet.efficiency)
+
+    def cheapest(self, demand: float) -> Cover:
+        """Return the cover of the least cost at a rate."""
+        kinds, sizes = self.kinds, self.sizes
+        quantum = find_quantum(kinds.cost)
+        return self._cover(kinds.cost, kinds.rate, demand / sizes.efficiency, quantum=quantum)
+
+    def fastest(self, budget: float) -> Cover:
+        """Return the cover of the most rate, negative, for a cost."""
+        kinds, sizes = self.kinds, self.sizes
+        demand = np.full(len(sizes.efficiency), -budget)
+        quantum = 0.0 if self.has_efficiency else find_quantum(kinds.rate)
+        return self._cover(
+            -kinds.rate, -kinds.cost, demand, scale=sizes.efficiency, quantum=quantum
+        )
+
+    def pieces(self) -> Iterator[tuple[float, Cover]]:
+        """
+        Return covers of cost and summed rate without a demand, and the efficiency of each.
+
+        One for all sizes; where sizes differ in efficiency, one for each.
+        """
+        kinds, sizes = self.kinds, self.sizes
+        whole = self._cover(kinds.cost, kinds.rate, np.full(len(sizes.efficiency), -np.inf))
+        if not self.has_efficiency:
+            yield 1.0, whole
+            return
+        for place, efficiency in enumerate(sizes.efficiency):
+            yield float(efficiency), whole.at(np.array([place]))
+
+    def search(self, cover: Cover, *, beat: float = np.inf, warm: bool = True) -> Found:
+        """Search, and remember whether that was exact."""
+        start = self.start if warm else Start()
+        plan = None if start.plan is None else self.pad(start.plan)
+        found = search(
+            cover,
+            fall_back=self.fall_back,
+            limits=self.limits,
+            beat=beat,
+            start=(plan, start.price),
+        )
+        self.proven &= found.proven
+        self.used_fall_back |= found.used_fall_back
+        return found
+
+    def pad(self, plan: Floats) -> Floats:
+        """Return a plan of kinds with the nodes that are left out of the largest size."""
+        if self.sizes.chosen is not None:
+            return plan
+        return np.append(plan, self.sizes.high - plan.sum())
+
+    def strip(self, plan: Floats) -> Floats:
+        """Return a plan of a cover as one of kinds."""
+        return plan[: len(self.kinds.cost)]
+
+    def measure(self, plan: Floats, servers: int) -> tuple[float, float]:
+        """Return cost and rate of a plan of kinds, servers included."""
+        kinds, sizes, offered = self.kinds, self.sizes, self.fleet.servers
+        cost, rate = float(kinds.cost @ plan), float(kinds.rate @ plan)
+        if sizes.chosen is not None:
+            rate *= float(sizes.efficiency[np.searchsorted(sizes.chosen, plan.sum())])
+        if offered is not None:
+            cost += servers * offered.usd_per_hour
+            rate = min(rate, servers * offered.rate)
+        return cost, rate
+
+    def most_rate(self) -> float:
+        """Return the most rate that any legal plan has, servers aside."""
+        cover = self.cheapest(0.0)
+        rates = fill(cover, np.argsort(-cover.rate, kind="stable")).rate
+        return float((rates * self.sizes.efficiency).max())
+
+    def least_cost(self) -> float:
+        """Return the least cost that any legal plan has, servers aside."""
+        cover = self.cheapest(0.0)
+        return float(fill(cover, np.argsort(cover.cost, kind="stable")).cost.min())
+
+    def glance(self, cover: Cover) -> tuple[Floats | None, float]:
+        """Return a good plan without a search, and the bound on all."""
+        best = Incumbent(np.inf)
+        found = bound(cover, best)
+        return best.plan, np.inf if found is None else float(found.bounds.min())
+
+    def _cover(
+        self,
+        cost: Floats,
+        rate: Floats,
+        demand: Floats,
+        *,
+        scale: Floats | None = None,
+        quantum: float = 0.0,
+    ) -> Cover:
+        kinds, sizes = self.kinds, self.sizes
+        most, is_on_demand, chosen = kinds.most, kinds.is_on_demand, sizes.chosen
+        if chosen is None:
+            # Any number of nodes up to the highest: one more kind stands for those left out.
+            cost, rate = np.append(cost, 0.0), np.append(rate, 0.0)
+            most = np.append(most, float(sizes.high - sizes.low))
+            is_on_demand = np.append(is_on_demand, values=False)
+            chosen = np.array([float(sizes.high)])
+        return Cover(
+            cost=cost,
+            rate=rate,
+            least=np.zeros(len(most)),
+            most=most,
+            is_on_demand=is_on_demand,
+            sizes=chosen,
+            demand=demand,
+            top=np.full(len(chosen), np.inf),
+            scale=np.ones(len(chosen)) if scale is None else scale,
+            floor=float(self.fleet.on_demand_floor),
+            quantum=quantum,
+        )

@@ -1,0 +1,252 @@
+"""From the bound to the proof: list what could be better, size by size where it is too much."""
+
+import heapq
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
+from ebbtide.core.planner.solver.dual import Bound, bound, fill
+from ebbtide.core.planner.solver.pair import close
+from ebbtide.core.planner.solver.prices import Prices, price
+from ebbtide.core.planner.solver.radius import radius
+from ebbtide.core.planner.solver.states import DISTANCE, Lister
+
+FIRST: Final = 7.5
+"""Logarithm of how many states are listed at first."""
+GROWTH: Final = 1.5
+LISTED: Final = 10.6
+"""So many, by their bound, and the problem is cut in two unless the list is nearly complete."""
+LONGEST: Final = 15.0
+NEARLY: Final = 2.0
+FARTHER: Final = 16.0
+"""A list that reaches less than this part of the way is not made longer."""
+DOUBT: Final = 1e-7
+"""Relative: a bound of the fall-back is taken at its word only so far."""
+STATES: Final = 50_000
+"""So many at most are kept at a time."""
+
+
+class FallBack(Protocol):
+    """Another solver, for one size, where the list would be too long."""
+
+    def __call__(self, cover: Cover, *, seconds: float) -> "Other":
+        """Return what it found; a plan is only believed after a check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What another solver says."""
+
+    plan: Floats | None
+    bound: float
+    """No plan is below it; -inf where it proved nothing, inf where it proved that there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much work may go into one question."""
+
+    cuts: int = 300
+    """How often a problem of one size is cut before the fall-back is asked."""
+    seconds: float = 2.0
+    """What the fall-back may take for one size."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search came to: the plan, if any, and what is proven of all others."""
+
+    best: Incumbent
+    bound: float
+    proven: bool
+    is_possible: bool = True
+    """Whether rates and sizes alone allow any plan."""
+    used_fall_back: bool = False
+    price: float = 0.0
+
+
+def search(
+    cover: Cover,
+    *,
+    fall_back: FallBack,
+    limits: Limits,
+    beat: float = np.inf,
+    start: tuple[Floats | None, float | None] = (None, None),
+) -> Found:
+    """Return the best plan below `beat`; `start` is a plan and a price of rate to begin with."""
+    cover = _orient(cover)
+    best = Incumbent(beat)
+    if start[0] is not None:
+        best.offer(cover, start[0])
+    root = bound(cover, best, start=start[1]) if len(cover.sizes) else None
+    if root is None:
+        return Found(best, np.inf, proven=True, is_possible=False)
+    found = Found(best, float(root.bounds.min()), proven=True, price=root.price)
+    _Search(cover, found, fall_back, limits).run(root)
+    return found
+
+
+@dataclass
+class _Search:
+    cover: Cover
+    found: Found
+    fall_back: FallBack
+    limits: Limits
+    heap: list[tuple[float, int, Cover, Bound | None]] = field(default_factory=list)
+    open_bound: float = np.inf
+    """The least bound of what was left unproven."""
+    pushed: int = 0
+    cuts: int = 0
+
+    def run(self, root: Bound) -> None:
+        alive = np.flatnonzero(root.bounds < self._goal())
+        for piece in _cut(self.cover, alive):
+            if len(piece) == len(self.cover.sizes):
+                self._push(float(root.bounds.min()), self.cover, root)
+            else:
+                self._push(float(root.bounds[piece].min()), self.cover.at(piece), None)
+        while self.heap:
+            lowest, _, part, known = heapq.heappop(self.heap)
+            if lowest >= self._goal():
+                break
+            if self.cuts > self.limits.cuts:
+                self._ask_fall_back(part, lowest)
+            else:
+                self._settle(part, known)
+        found = self.found
+        if self.open_bound < self._goal():
+            found.proven = False
+            found.bound = max(found.bound, self.open_bound)
+        else:
+            found.bound = found.best.value
+
+    def _goal(self) -> float:
+        """Plans at or above it are no better; costs in whole quanta leave gaps below the best."""
+        best = self.found.best
+        quantum = self.cover.quantum
+        if quantum and best.plan is not None:
+            return min(best.goal, best.value - 0.999 * quantum)
+        return best.goal
+
+    def _push(self, lowest: float, part: Cover, known: Bound | None) -> None:
+        heapq.heappush(self.heap, (lowest, self.pushed, part, known))
+        self.pushed += 1
+
+    def _settle(self, part: Cover, known: Bound | None) -> None:
+        """Search a part to the end, or cut it in two."""
+        best = self.found.best
+        dual = known or bound(part, best, start=self.found.price or None)
+        if dual is None:
+            return
+        alive = dual.bounds < self._goal()
+        if not alive.any():
+            return
+        if not alive.all():
+            part, dual = part.at(alive), _narrow(dual, alive)
+        if self._list(part, dual):
+            return
+        self.cuts += 1
+        if len(part.sizes) > 1:
+            middle = len(part.sizes) // 2
+            for chosen in (slice(None, middle), slice(middle, None)):
+                self._push(float(dual.bounds[chosen].min()), part.at(chosen), None)
+            return
+        lowest = float(dual.bounds[0])
+        halves = _halve(part, dual)
+        for half in halves:
+            self._push(lowest, half, None)
+        if not halves:
+            self._ask_fall_back(part, lowest)
+
+    def _list(self, part: Cover, dual: Bound) -> bool:
+        """List states farther and farther; tell whether that was all of them."""
+        best = self.found.best
+        prices = price(part, dual)
+        log_states = FIRST
+        while log_states <= LONGEST:
+            room = float(prices.rooms(part, self._goal()).max())
+            if room <= 0:
+                return True
+            room = min(room, _far(part, prices))
+            lister = Lister(part, prices, room)
+            pools = lister.near(room)
+            distances = lister.columns[DISTANCE, pools]
+            reach = radius(distances, lister.spread[pools], room=room, log_states=log_states)
+            reach = min(reach, room)
+            if reach > 0:
+                states = lister.list_within(reach, most=STATES)
+                if states is None:
+                    return False
+                rooms = prices.rooms(part, self._goal())
+                close(part, states, rooms, pair=lister.roles.pair, best=best)
+                room = float(prices.rooms(part, self._goal()).max())
+                if reach >= min(room, _far(part, prices)):
+                    return True
+            if reach < room / (FARTHER if log_states < LISTED - GROWTH else NEARLY):
+                return False
+            log_states += GROWTH
+        return False
+
+    def _ask_fall_back(self, part: Cover, lowest: float) -> None:
+        """Ask for each size; what it does not prove stays open."""
+        found = self.found
+        found.used_fall_back = True
+        for place in range(len(part.sizes)):
+            single = part.at(slice(place, place + 1))
+            other = self.fall_back(single, seconds=self.limits.seconds)
+            if other.plan is not None:
+                found.best.offer(single, other.plan)
+            # Solvers of floats are exact only so far.
+            proven = other.bound * (1 - np.sign(other.bound) * DOUBT)
+            if proven < found.best.value - 10 * DOUBT * abs(found.best.value):
+                self.open_bound = min(self.open_bound, max(proven, lowest))
+
+
+def _halve(part: Cover, dual: Bound) -> list[Cover]:
+    """Cut at the pool whose nodes the bound splits, and weigh most, in two ranges."""
+    mixed = dual.mix(part)
+    if mixed is None:
+        return []
+    share = mixed - np.floor(mixed)
+    weight = np.minimum(share, 1 - share) * np.abs(part.rate)
+    pool = int(np.argmax(weight))
+    if weight[pool] <= 1e-9 * np.abs(part.rate).max():
+        return []
+    most, least = part.most.copy(), part.least.copy()
+    most[pool] = np.floor(mixed[pool])
+    least[pool] = most[pool] + 1
+    return [replace(part, most=most), replace(part, least=least)]
+
+
+def _far(cover: Cover, prices: Prices) -> float:
+    """Return a distance beyond which there are no states at all."""
+    return 1.0 + 2 * float((np.abs(prices.reduced) + prices.on_demand) @ cover.most)
+
+
+def _narrow(dual: Bound, alive: Flags) -> Bound:
+    places = np.flatnonzero(alive)
+    place = int(np.argmin(np.abs(places - dual.place)))
+    return Bound(dual.price, dual.bounds[alive], place)
+
+
+def _orient(cover: Cover) -> Cover:
+    """Turn the problem round where the cheapest plan has too much rate, not too little."""
+    if np.isinf(cover.top).all() or not len(cover.sizes):
+        return cover
+    filling = fill(cover, np.lexsort((-cover.rate, cover.cost)))
+    place = int(np.argmin(cover.scale * filling.cost))
+    return cover.mirrored() if filling.rate[place] > cover.top[place] else cover
+
+
+def _cut(cover: Cover, alive: Places) -> list[Places]:
+    """Cut sizes at gaps, and where the demand bends the wrong way: no one price serves both."""
+    if len(alive) <= 1:
+        return [alive] if len(alive) else []
+    gaps = np.diff(cover.sizes[alive]) != 1
+    demand = cover.demand[alive]
+    if np.isfinite(demand).all() and len(alive) > 2:  # noqa: PLR2004 -- a bend has three points
+        bends = np.diff(demand, 2) < -1e-12 * np.abs(demand[1:-1])
+        gaps[1:] |= bends
+    return [piece for piece in np.split(alive, np.flatnonzero(gaps) + 1) if len(piece)]

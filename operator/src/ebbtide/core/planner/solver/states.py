@@ -1,0 +1,241 @@
+"""
+Every way to leave what the prices choose that costs less than a given room.
+
+A state is one choice for all pools but the last two or three: five numbers, of which the first
+is its distance. Rows of `States.sums`: distance, nodes, rate, cost, on-demand nodes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ebbtide.core.planner.solver.cover import Cover, Floats, Places
+from ebbtide.core.planner.solver.prices import Prices
+
+DISTANCE: Final = 0
+NODES: Final = 1
+RATE: Final = 2
+COST: Final = 3
+ON_DEMAND: Final = 4
+
+THIN_ABOVE: Final = 3_000
+"""States; below, to compare them costs more than to carry them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which pools are left to the end: two in closed form, one bounded by the floor."""
+
+    pair: tuple[int, int]
+    by_floor: int | None
+
+
+@dataclass(slots=True)
+class States:
+    """The states, and how each came to be."""
+
+    sums: Floats
+    start: Floats
+    """x^, with nothing yet of the pools that are left to the end."""
+    steps: list[tuple[Places, Places | int, Floats]] = field(default_factory=list)
+    """Of each step: the state before, the pool that changed, and by how much."""
+
+    def plan(self, state: int) -> Floats:
+        """Return the nodes of each pool in one state."""
+        plan = self.start.copy()
+        for parents, pools, amounts in reversed(self.steps):
+            pool = pools if isinstance(pools, int) else int(pools[state])
+            plan[pool] += amounts[state]
+            state = int(parents[state])
+        return plan
+
+
+def choose_roles(cover: Cover, prices: Prices, room: float) -> Roles:
+    """Leave the pools to the end of which most nodes can change within a room."""
+    distance = np.abs(prices.reduced)
+    with np.errstate(divide="ignore"):
+        ways = np.minimum(cover.most - cover.least, room / distance)
+    order = np.lexsort((distance, -ways))
+    first = int(order[0])
+    others = order[1:]
+    if prices.on_demand > 0:
+        others = others[cover.is_on_demand[others] == cover.is_on_demand[first]]
+    differing = others[cover.rate[others] != cover.rate[first]]
+    seconds = differing if len(differing) else others
+    second = int(seconds[0]) if len(seconds) else first
+    by_floor = None
+    if prices.on_demand > 0:
+        rest = order[cover.is_on_demand[order] != cover.is_on_demand[first]]
+        by_floor = int(rest[0]) if len(rest) else None
+    return Roles((first, second), by_floor)
+
+
+class Lister:
+    """Lists the states of one set of prices, out to whatever room is asked for."""
+
+    def __init__(self, cover: Cover, prices: Prices, room: float) -> None:
+        self.cover = cover
+        self.prices = prices
+        self.roles = choose_roles(cover, prices, room)
+        by_floor = self.roles.by_floor
+        self.spread = cover.most - cover.least
+        self.last = [*self.roles.pair, *([] if by_floor is None else [by_floor])]
+        sign = np.where(prices.reduced < 0, -1.0, 1.0)
+        self.columns = np.array(
+            [
+                np.abs(prices.reduced),
+                sign,
+                sign * cover.rate,
+                sign * cover.cost,
+                sign * cover.is_on_demand,
+            ]
+        )
+        """What one changed node of each pool adds to a state."""
+
+    def near(self, room: float) -> Places:
+        """Return the pools of which a node can change within a room, the farthest first."""
+        distance = self.columns[DISTANCE]
+        near = (distance < room) & (self.spread > 0)
+        near[self.last] = False
+        pools = np.flatnonzero(near)
+        return pools[np.argsort(-distance[pools], kind="stable")]
+
+    def list_within(self, room: float, *, most: int) -> States | None:
+        """
+        Return the states whose distance is below the room, None when they are too many.
+
+        A few may lie at the room or beyond.
+        """
+        states = self._begin()
+        pools = self.near(room)
+        distances = self.columns[DISTANCE, pools]
+        thin = _Thinning(self._is_blind(states, pools, room))
+        alone = int(np.searchsorted(-distances, -room / 2, side="right"))
+        if alone:
+            self._change_one(states, pools[:alone])
+        for pool in pools[alone:]:
+            self._change(states, int(pool), room)
+            thin.apply(states)
+            if states.sums.shape[1] > most:
+                return None
+        if self.roles.by_floor is not None:
+            self._meet_floor(states, self.roles.by_floor, room)
+            thin.apply(states)
+        return states
+
+    def _is_blind(self, states: States, pools: Places, room: float) -> bool:
+        """
+        Tell whether the number of nodes of a state does not matter.
+
+        So it is when one of the last two is the kind of nodes left out, and there are enough of
+        them, and enough room for them, whatever the state.
+        """
+        cover = self.cover
+        first, second = self.roles.pair
+        if cover.rate[second] != 0 or cover.cost[second] != 0:
+            first, second = second, first
+        if cover.rate[second] != 0 or cover.cost[second] != 0 or len(cover.sizes) > 1:
+            return False
+        with np.errstate(divide="ignore"):
+            ways = np.minimum(self.spread[pools], room / self.columns[DISTANCE, pools])
+        change = float(ways.sum())
+        if self.roles.by_floor is not None:
+            change += float(cover.most[self.roles.by_floor])
+        nodes, size = float(states.sums[NODES, 0]), float(cover.sizes[0])
+        enough = size - nodes - change >= cover.most[first] + cover.least[second]
+        return bool(enough and size - nodes + change <= cover.most[second] + cover.least[first])
+
+    def _begin(self) -> States:
+        cover = self.cover
+        start = np.where(self.prices.reduced < 0, cover.most, cover.least)
+        start[self.last] = 0.0
+        on_demand = start[cover.is_on_demand].sum()
+        sums = np.array([[0.0, start.sum(), cover.rate @ start, cover.cost @ start, on_demand]]).T
+        return States(sums, start)
+
+    def _change_one(self, states: States, pools: Places) -> None:
+        """Change one node of one of these pools, or none: two would be too far."""
+        signs = self.columns[NODES, pools]
+        states.sums = np.concatenate(
+            [states.sums, states.sums + self.columns[:, pools]], axis=1
+        )
+        parents = np.zeros(len(pools) + 1, dtype=np.intp)
+        states.steps.append(
+            (parents, np.concatenate([pools[:1], pools]), np.concatenate([[0.0], signs]))
+        )
+
+    def _change(self, states: States, pool: int, room: float) -> None:
+        column = self.columns[:, pool]
+        most = self.spread[pool]
+        left = room - states.sums[DISTANCE]
+        ways = np.full(len(left), most)
+        if column[DISTANCE] > 0:
+            ways = np.clip(np.floor(left / column[DISTANCE]), 0, most)
+        parents, amounts = _spread(np.zeros(len(left)), ways)
+        states.sums = states.sums[:, parents] + column[:, None] * amounts
+        states.steps.append((parents, pool, amounts * column[NODES]))
+
+    def _meet_floor(self, states: States, pool: int, room: float) -> None:
+        """Choose one pool's nodes so that few are on demand beyond the floor: they cost too."""
+        cover, prices = self.cover, self.prices
+        distance, nodes, _, _, on_demand = states.sums
+        # A margin for rounding: whatever is too far is only listed in vain.
+        beyond = np.floor((room - distance) / prices.on_demand * (1 + 1e-9) + 1e-9)
+        if cover.is_on_demand[pool]:
+            low = cover.floor - on_demand
+            high = low + beyond
+        else:
+            spot = nodes - on_demand
+            high = cover.sizes[-1] - cover.floor - spot
+            low = cover.sizes[0] - cover.floor - spot - beyond
+        low, high = np.maximum(low, cover.least[pool]), np.minimum(high, cover.most[pool])
+        parents, amounts = _spread(low, high)
+        chosen = (cover.most if prices.reduced[pool] < 0 else cover.least)[pool]
+        sums = states.sums[:, parents]
+        sums[DISTANCE] += self.columns[DISTANCE, pool] * np.abs(amounts - chosen)
+        sums[NODES] += amounts
+        sums[RATE] += amounts * cover.rate[pool]
+        sums[COST] += amounts * cover.cost[pool]
+        sums[ON_DEMAND] += amounts * cover.is_on_demand[pool]
+        kept = np.flatnonzero(sums[DISTANCE] < room * (1 + 1e-9))
+        states.sums = sums[:, kept]
+        states.steps.append((parents[kept], pool, amounts[kept]))
+
+
+def _spread(low: Floats, high: Floats) -> tuple[Places, Floats]:
+    """Return each whole number from low to high, and whose it is."""
+    num = np.maximum(high - low + 1, 0).astype(np.intp)
+    owners = np.repeat(np.arange(len(num)), num)
+    first = np.repeat(low - (np.cumsum(num) - num), num)
+    return owners, np.arange(len(owners)) + first
+
+
+@dataclass(slots=True)
+class _Thinning:
+    """Drops states that another one of as many nodes beats in cost and in rate."""
+
+    is_blind: bool
+    """Whether the number of nodes does not matter."""
+    above: int = THIN_ABOVE
+
+    def apply(self, states: States) -> None:
+        """Thin states, if they are many more than last time."""
+        if states.sums.shape[1] <= self.above:
+            return
+        kept = self._choose(states.sums)
+        states.sums = states.sums[:, kept]
+        states.steps.append((kept, 0, np.zeros(len(kept))))
+        self.above = max(THIN_ABOVE, 2 * len(kept))
+
+    def _choose(self, sums: Floats) -> Places:
+        _, nodes, rate, cost, on_demand = sums
+        group = on_demand if self.is_blind else nodes * (on_demand.max() + 1) + on_demand
+        order = np.lexsort((-rate, cost, group))
+        # The best rate so far within the group: groups are set apart by more than rates differ.
+        number = np.concatenate([[0], np.cumsum(np.diff(group[order]) != 0)])
+        lifted = rate[order] - rate.min() + number * 2 * (float(np.ptp(rate)) + 1.0)
+        kept = np.ones(len(order), dtype=bool)
+        kept[1:] = lifted[1:] > np.maximum.accumulate(lifted)[:-1]
+        chosen: Places = np.sort(order[kept])
+        return chosen
