@@ -15,8 +15,8 @@ from ebbtide.core.planner.policies.moment import Moment, Place, Terms
 from ebbtide.core.planner.policies.value_table import Costs, Order, Table, solve
 
 REFIT_S: Final = 4 * HOUR_S
-BATCH_BYTES: Final = 64 * 2**20
-"""Tables that are solved together hold at most about this much while they are solved."""
+STATES_TOGETHER: Final = 192
+"""States of tables that are solved together: with fewer calls cost most, with more the cache."""
 
 
 class Key(NamedTuple):
@@ -126,8 +126,9 @@ class Shelf:
             self._solve(group, self.chains[number])
 
     def _solve(self, requests: list[Request], chain: Chain) -> None:
-        law_bytes = 4 * HOURS_OF_DAY * chain.number**2 * (1 + chain.num_zones)
-        size = max(1, BATCH_BYTES // law_bytes)
+        size = max(1, STATES_TOGETHER // chain.number)
+        # Of like length, so that none stands idle while another goes on.
+        requests.sort(key=lambda request: request.most_s)
         for start in range(0, len(requests), size):
             batch = requests[start : start + size]
             slack_s = max(request.slack_s for request in batch)
