@@ -416,3 +416,49 @@ def test_samples_are_put_in_order_and_averaged() -> None:
 
     assert clusters.workers.tolist() == [1, 2]
     assert clusters.speed == pytest.approx([10.0, 60.0])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([("K80", "res32"), ("P100", "shakebig")], id="GPU and workload known apart"),
+        pytest.param([("K80", ""), ("P100", "")], id="GPU type"),
+        pytest.param([("", "res15"), ("", "shakesmall")], id="workload"),
+    ],
+)
+def test_an_interval_about_what_was_never_sampled_is_honest(names: list[tuple[str, str]]) -> None:
+    inside = []
+    for gpu, workload in names:
+        held = np.isin(MEASURED.texts(GPU), [gpu] if gpu else ["K80", "P100"])
+        held &= (MEASURED.texts(WORKLOAD) == workload) | (workload == "")
+        asked = MEASURED.take(held)
+        answer = parameter_server.fit(MEASURED.take(~held)).predict(asked)
+        assert answer.beyond.all()
+        inside.extend((answer.low <= asked.numbers(SPEED)) & (asked.numbers(SPEED) <= answer.high))
+
+    assert np.mean(inside) >= 0.9
+
+
+def test_a_known_gpu_type_brings_its_speed_to_a_workload_measured_on_another() -> None:
+    held = (MEASURED.texts(GPU) == "P100") & (MEASURED.texts(WORKLOAD) == "res32")
+    asked = MEASURED.take(held)
+
+    found = parameter_server.fit(MEASURED.take(~held)).predict(asked).value
+
+    assert np.abs(found / asked.numbers(SPEED) - 1).mean() < 0.25
+
+
+def test_the_less_is_known_of_a_series_the_wider_is_its_interval(model: ParameterServer) -> None:
+    rows = [ask(), ask(servers=3), ask("V100"), ask(workload="new")]
+    known, servers, gpu, workload = (
+        float((model.predict(row).high / model.predict(row).low)[0]) for row in rows
+    )
+
+    assert known < servers < gpu
+    assert known < workload
+
+
+def test_nothing_held_out_says_that_a_new_gpu_type_may_be_ten_times_as_fast() -> None:
+    found = parameter_server.fit(samples([11.4, 22.8])).predict(ask("V100"))
+
+    assert found.high / found.value == pytest.approx([10.0])

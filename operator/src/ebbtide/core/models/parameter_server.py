@@ -26,13 +26,23 @@ from ebbtide.core.models.clusters import (
     WORKLOAD,
     Clusters,
 )
-from ebbtide.core.models.forecast import BEYOND, Forecast, Spread
+from ebbtide.core.models.forecast import BEYOND, Forecast
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.quality import Quality, hold_out, judge, leave_one_out
 from ebbtide.core.models.residuals import is_covered, spread_of
 from ebbtide.core.models.saturation import Ceilings, Series, Shared
 from ebbtide.core.models.stored import Json
-from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, Texts, check
+from ebbtide.core.models.table import (
+    Column,
+    DataError,
+    Flags,
+    Floats,
+    Indices,
+    Table,
+    Texts,
+    check,
+)
+from ebbtide.core.models.unsampled import CERTAIN, New, Spreads, residuals_of
 
 WORKER_SPEED: Final = Column(name="worker_steps_per_s", unit="steps/s", most=1e6, optional=True)
 """What one worker of the row does alone, where the one who asks knows better (step-time model)."""
@@ -47,7 +57,7 @@ class ParameterServer:
 
     method: str
     quality: Quality
-    spread: Spread
+    spreads: Spreads
     shared: Shared | None
     series: tuple[Series, ...]
 
@@ -56,9 +66,11 @@ class ParameterServer:
         Steps per second of each row's cluster.
 
         Beyond the data are: more workers or other servers than sampled for the row's GPU and
-        workload, sizes outside those sampled, and what was never sampled. An unknown GPU type
-        is taken for the slowest known, an unknown workload for the one nearest in bytes (slower
-        in proportion to its bytes where it is larger); its ceiling comes from its bytes.
+        workload, sizes outside those sampled, and what was never sampled: its interval is that of
+        held-out series of its kind. A GPU type and a workload that were sampled apart take the
+        ratio of the types over other workloads. An unknown GPU type is taken for the slowest
+        known, an unknown workload for the one nearest in bytes (slower in proportion to its
+        bytes where it is larger); its ceiling comes from its bytes.
         """
         check(table, INPUTS)
         workers = table.numbers(WORKERS)
@@ -84,7 +96,7 @@ class ParameterServer:
             bytes=[size] * len(kinds),
         )
         check(table, INPUTS)
-        ceilings, outside = self._resolve(table)
+        ceilings, new, off = self._resolve(table)
         demand = np.array([float((table.numbers(WORKERS) * ceilings.worker).sum())])
         one = Ceilings(
             worker=demand / number,
@@ -92,9 +104,12 @@ class ParameterServer:
             serial=ceilings.serial[:1],
             exponent=ceilings.exponent[:1],
         )
-        beyond = outside.any() or number > max(item.most for item in self.series)
-        return self.spread.around(
-            one.speed(demand, table.numbers(SERVERS)[:1]), beyond=np.array([beyond])
+        many = number > max(item.most for item in self.series)
+        # the guess about the type that is known least rules
+        return self._around(
+            one.speed(demand, table.numbers(SERVERS)[:1]),
+            new=new.max(keepdims=True),
+            far=np.array([off.any() or many]),
         )
 
     def gain(self, table: Table) -> Floats:
@@ -109,19 +124,31 @@ class ParameterServer:
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
         return {
-            "spread": self.spread.to_json(),
+            "spreads": self.spreads.to_json(),
             "shared": self.shared.to_json() if self.shared is not None else None,
             "series": [asdict(item) for item in self.series],
         }
 
     def _answer(self, table: Table, *, workers: Floats, known: Floats) -> Forecast:
-        ceilings, outside = self._resolve(table)
+        ceilings, new, off = self._resolve(table)
         given = np.isfinite(known)
         worker = np.where(given, known, ceilings.worker)
         # a worker's speed that is given leaves only the ceiling to guess, which follows bytes
-        beyond = outside & ~(given & self._is_sampled(table.numbers(BYTES)))
+        off |= given & (new > New.NOTHING) & ~self._is_sampled(table.numbers(BYTES))
+        new = np.where(given, New.NOTHING, new)
         value = replace(ceilings, worker=worker).speed(workers * worker, table.numbers(SERVERS))
-        return self.spread.around(value, beyond=beyond | (workers > self._most(table)))
+        return self._around(value, new=new, far=off | (workers > self._most(table)))
+
+    def _around(self, value: Floats, *, new: Indices, far: Flags) -> Forecast:
+        """Put intervals around values; `far` lies beyond the samples of a known series."""
+        low, high = self.spreads.of(new)
+        power = np.where(far & (new == New.NOTHING), BEYOND, 1.0)
+        return Forecast(
+            value=value,
+            low=value * low**power,
+            high=value * high**power,
+            beyond=far | (new > New.NOTHING),
+        )
 
     def _is_sampled(self, size: Floats) -> Flags:
         sizes = [item.size for item in self.series]
@@ -135,8 +162,8 @@ class ParameterServer:
         keys = zip(table.texts(GPU), table.texts(WORKLOAD), table.numbers(SERVERS), strict=True)
         return np.array([most.get(key, largest) for key in keys])
 
-    def _resolve(self, table: Table) -> tuple[Ceilings, Flags]:
-        """The times of each row, and whether its GPU, workload, servers or size were not seen."""
+    def _resolve(self, table: Table) -> tuple[Ceilings, Indices, Flags]:
+        """The times of each row, what of it is new, and whether its size is not that sampled."""
         gpu, workload = table.texts(GPU), table.texts(WORKLOAD)
         servers, size = table.numbers(SERVERS), table.numbers(BYTES)
         workloads = {item.workload for item in self.series}
@@ -147,11 +174,21 @@ class ParameterServer:
         chosen = [found[key] for key in keys]
         own = np.array([item.size for item in chosen])
         ceilings = self._scale(chosen, relative=size / own, alike=workload)
-        seen = {(item.gpu, item.workload, item.servers) for item in self.series}
-        sampled = np.array([key[:3] in seen for key in keys])
         # another precision of a known workload is another size
         off = np.abs(np.log(size / own)) > np.log(saturation.OTHER_SIZE)
-        return ceilings, ~sampled | off
+        kinds = {key: self._tell_new(*key[:3]) for key in found}
+        return ceilings, np.array([kinds[key] for key in keys], dtype=np.intp), off
+
+    def _tell_new(self, gpu: str, workload: str, servers: float) -> New:
+        """Return what of a series was not sampled."""
+        if all(item.gpu != gpu for item in self.series):
+            return New.GPU
+        if all(item.workload != workload for item in self.series):
+            return New.WORKLOAD
+        mine = [item for item in self.series if (item.gpu, item.workload) == (gpu, workload)]
+        if not mine:
+            return New.PAIR
+        return New.NOTHING if any(item.servers == servers for item in mine) else New.SERVERS
 
     def _find(self, key: tuple[str, str, float, float]) -> Series:
         """The series most like a GPU type, workload, servers, and bytes of what is not known."""
@@ -163,10 +200,23 @@ class ParameterServer:
         mine = [item for item in alike if item.gpu == gpu]
         if not mine:
             slowest = min(alike, key=lambda item: item.worker).gpu
-            mine = [item for item in alike if item.gpu == slowest]
+            ratio = self._ratio(gpu, slowest)
+            mine = [
+                replace(item, worker=item.worker * ratio) for item in alike if item.gpu == slowest
+            ]
         fewer = [item for item in mine if item.servers <= servers]
         # series come in order of their servers: the last that has no more, else the first
         return fewer[-1] if fewer else mine[0]
+
+    def _ratio(self, gpu: str, other: str) -> float:
+        """How much faster one worker of a type is, over what both were sampled on; 1 if nothing."""
+        speeds = {(item.gpu, item.workload, item.servers): item.worker for item in self.series}
+        ratios = [
+            worker / speeds[other, workload, servers]
+            for (own, workload, servers), worker in speeds.items()
+            if own == gpu and (other, workload, servers) in speeds
+        ]
+        return float(np.exp(np.log(ratios).mean())) if ratios else 1.0
 
     def _scale(self, chosen: list[Series], *, relative: Floats, alike: Texts) -> Ceilings:
         """The times of series for workloads of `relative` times their bytes."""
@@ -222,11 +272,13 @@ def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
     Fit one of WAYS to measured clusters; raises DataError.
 
     Its errors and its interval come from holding out one number of workers at a time. Where all
-    samples have the same number the interval is a factor of two, and no errors are stated.
+    samples have the same number the interval is a factor of two, and no errors are stated. The
+    intervals of what was never sampled come from holding that out: see `unsampled`.
     """
     clusters = Clusters.of(table)
     way = WAYS[method]
-    spread, quality = spread_of(np.empty(0)), Quality(samples=len(table), split="none")
+    quality = Quality(samples=len(table), split="none")
+    spread = spread_of(np.empty(0))
     if len(set(clusters.workers.tolist())) > 1:
         averaged = _as_table(clusters)
         names = np.array([f"{number:g}" for number in clusters.workers], dtype=object)
@@ -249,7 +301,15 @@ def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
             ),
             coverage=float(is_covered(missed).mean()),
         )
-    return replace(_build(way(clusters), method=method), spread=spread, quality=quality)
+    spreads = Spreads.learn(spread, residuals_of(clusters, partial(_ask, way=way, method=method)))
+    return replace(_build(way(clusters), method=method), spreads=spreads, quality=quality)
+
+
+def _ask(known: Clusters, held: Clusters, *, way: Way, method: str) -> tuple[Floats, Indices]:
+    """Return the speeds of held-out clusters, and what of each the fit had not seen."""
+    model, table = _build(way(known), method=method), _as_table(held)
+    _, new, _ = model._resolve(table)  # noqa: SLF001 -- the same module
+    return model.predict(table).value, new
 
 
 def _build(fitted: Fitted, *, method: str) -> ParameterServer:
@@ -257,7 +317,7 @@ def _build(fitted: Fitted, *, method: str) -> ParameterServer:
     return ParameterServer(
         method=method,
         quality=Quality(samples=0, split="none"),
-        spread=Spread(low=1.0, high=1.0),
+        spreads=CERTAIN,
         shared=shared,
         series=tuple(series),
     )
@@ -280,7 +340,7 @@ def _read(method: str, quality: Quality, stored: Json) -> ParameterServer:
     return ParameterServer(
         method=method,
         quality=quality,
-        spread=Spread.from_json(stored["spread"]),
+        spreads=Spreads.from_json(stored["spreads"]),
         shared=Shared.from_json(stored["shared"]) if stored["shared"] is not None else None,
         series=tuple(Series(**item) for item in stored["series"]),
     )
