@@ -92,8 +92,8 @@ class Shelf:
         return Request(key, max(moment.left_s - rest_s, 0.0), moment.left_s, slack_s)
 
     def state(self, row: int, zones: Sequence[int]) -> int:
-        """Return the joint state of zones in a row."""
-        number = len(zones)
+        """Return the joint state of zones in a row; behind the history it is that of the last."""
+        number, row = len(zones), min(row, len(self.history) - 1)
         return self.chains[number].join(
             [int(self._states[number, zone].of_row[row]) for zone in zones]
         )
