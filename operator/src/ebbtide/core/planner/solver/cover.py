@@ -51,14 +51,38 @@ class Cover:
         slack: Floats = FEASIBLE * np.maximum(limits, least)
         return slack
 
+    @cached_property
+    def columns(self) -> Floats:
+        """How many nodes of each pool can be chosen, and what all of these cost and do."""
+        free = self.most - self.least
+        return np.array([free, free * self.cost, free * self.rate])
+
+    @cached_property
+    def start(self) -> tuple[float, float, float]:
+        """Nodes, cost and rate of what any plan has."""
+        return self.least.sum(), self.cost @ self.least, self.rate @ self.least
+
     def at(self, chosen: Places | Flags | slice) -> "Cover":
         """Return the same problem with some of the sizes."""
+        if len(self.sizes) == 1:
+            return self
         return replace(
             self,
             sizes=self.sizes[chosen],
             demand=self.demand[chosen],
             top=self.top[chosen],
             scale=self.scale[chosen],
+        )
+
+    def of(self, pools: Flags) -> "Cover":
+        """Return the same problem without the other pools."""
+        return replace(
+            self,
+            cost=self.cost[pools],
+            rate=self.rate[pools],
+            least=self.least[pools],
+            most=self.most[pools],
+            is_on_demand=self.is_on_demand[pools],
         )
 
     def mirrored(self) -> "Cover":

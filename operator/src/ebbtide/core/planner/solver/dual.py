@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
+from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent, Places
 
 EVALUATIONS: Final = 100
 FLAT: Final = 1e-12
@@ -22,21 +22,22 @@ FLAT: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Nodes in one order: first what the floor forces, then whatever comes."""
+    """Nodes in one order: first what any plan has, then whatever comes."""
 
     order: Places
     forced: Floats
     """Of each pool, in the order of pools: what any plan has, and what the floor adds to it."""
-    before: Floats
-    """Free nodes before each pool of the order, and all of them at the end."""
+    ends: Floats
+    """Free nodes up to each pool of the order, itself included."""
     cost: Floats
+    """Of each size."""
     rate: Floats
 
     def plan(self, cover: Cover, place: int) -> Floats:
         """Return the nodes of each pool at one size."""
-        left = cover.sizes[place] - self.forced.sum() - self.before[:-1]
         plan = self.forced.copy()
-        plan[self.order] += np.clip(left, 0, np.diff(self.before))
+        filled = np.minimum(self.ends, cover.sizes[place] - self.forced.sum())
+        plan[self.order] += np.diff(filled, prepend=0.0)
         return plan
 
 
@@ -81,23 +82,25 @@ class Side:
 
 def fill(cover: Cover, order: Places) -> Filling:
     """Fill every size in an order of pools."""
-    forced, free = force(cover, order)
     if cover.floor > 0:
-        some = free > 0
-        order, free = order[some], free[some]
-    cost, rate = float(cover.cost @ forced), float(cover.rate @ forced)
-    before = np.zeros(len(free) + 1)
-    np.cumsum(free, out=before[1:])
-    costs, rates = np.zeros(len(before)), np.zeros(len(before))
-    np.cumsum(free * cover.cost[order], out=costs[1:])
-    np.cumsum(free * cover.rate[order], out=rates[1:])
-    nodes = cover.sizes - forced.sum()
+        forced, free = force(cover, order)
+        sums = np.array([free, free * cover.cost[order], free * cover.rate[order]]).cumsum(axis=1)
+        cost, rate, nodes = cover.cost @ forced, cover.rate @ forced, forced.sum()
+    else:
+        forced = cover.least
+        sums = cover.columns[:, order].cumsum(axis=1)
+        nodes, cost, rate = cover.start
+    ends = sums[0]
+    left = cover.sizes - nodes
+    at = np.minimum(ends.searchsorted(left), len(ends) - 1)
+    back = left - ends[at]
+    pools = order[at]
     return Filling(
         order,
         forced,
-        before,
-        np.interp(nodes, before, costs) + cost,
-        np.interp(nodes, before, rates) + rate,
+        ends,
+        cost + sums[1, at] + back * cover.cost[pools],
+        rate + sums[2, at] + back * cover.rate[pools],
     )
 
 
@@ -126,35 +129,42 @@ class _Climb:
         self.cover = cover
         self.best = best
         self.bounds = np.full(len(cover.sizes), -np.inf)
+        self.lowest = best.value
+        self.found: tuple[Filling, int] | None = None
+        """The best legal plan on the way."""
 
     def run(self, start: float | None) -> Bound | None:
         cover = self.cover
         # Ties by lower cost at this end and by higher rate at the other, or the bound stays far off.
         last = fill(cover, np.lexsort((cover.cost, -cover.rate)))
-        missing = cover.demand - last.rate - cover.slack
-        if missing.min() > 0:
+        possible = last.rate >= cover.demand - cover.slack
+        if not possible.any():
             return None
-        possible = missing <= 0
         self._offer(last)
-        place = int(np.argmin(np.where(possible, cover.scale * (cover.demand - last.rate), np.inf)))
-        high = self._line(last, place)
+        missing = np.where(possible, cover.scale * (cover.demand - last.rate), np.inf)
+        high = self._line(last, int(missing.argmin()))
         first = fill(cover, np.lexsort((-cover.rate, cover.cost)))
         self._offer(first)
         place = self._take(first, 0.0)
         low = self._line(first, place)
+        price, sides = 0.0, None
         if low.missing > 0:
-            return self._close_in(low, high, start=start, possible=possible)
-        return Bound(0.0, np.where(possible, self.bounds, np.inf), place)
+            price, place, sides = self._close_in(low, high, start)
+        if self.found is not None:
+            self.best.offer(cover, self.found[0].plan(cover, self.found[1]))
+        return Bound(price, np.where(possible, self.bounds, np.inf), place, sides)
 
-    def _close_in(self, low: Side, high: Side, *, start: float | None, possible: Flags) -> Bound:
+    def _close_in(
+        self, low: Side, high: Side, start: float | None
+    ) -> tuple[float, int, tuple[Side, Side]]:
+        cover = self.cover
         price, place = 0.0, low.place
         for _ in range(EVALUATIONS):
             if low.missing <= high.missing:
                 break
             crossing = (high.cost - low.cost) / (low.missing - high.missing)
             price, start = (crossing, None) if start is None else (start, None)
-            weights = self.cover.cost - price * self.cover.rate
-            filling = fill(self.cover, np.argsort(weights, kind="stable"))
+            filling = fill(cover, (cover.cost - price * cover.rate).argsort(kind="stable"))
             self._offer(filling)
             place = self._take(filling, price)
             line = self._line(filling, place)
@@ -164,7 +174,7 @@ class _Climb:
                 low = line
             else:
                 high = line
-        return Bound(price, np.where(possible, self.bounds, np.inf), place, (low, high))
+        return price, place, (low, high)
 
     def _line(self, filling: Filling, place: int) -> Side:
         scale = float(self.cover.scale[place])
@@ -179,16 +189,17 @@ class _Climb:
             found = found + price * (cover.demand - filling.rate)
         found = cover.scale * found
         np.maximum(self.bounds, found, out=self.bounds)
-        return int(np.argmin(found))
+        return int(found.argmin())
 
     def _offer(self, filling: Filling) -> None:
         cover = self.cover
-        legal = filling.rate >= cover.demand - cover.slack
-        legal &= filling.rate <= cover.top + cover.slack
+        legal = (filling.rate >= cover.demand - cover.slack) & (
+            filling.rate <= cover.top + cover.slack
+        )
         values = np.where(legal, cover.scale * filling.cost, np.inf)
-        place = int(np.argmin(values))
-        if values[place] < self.best.value:
-            self.best.offer(cover, filling.plan(cover, place))
+        place = int(values.argmin())
+        if values[place] < self.lowest:
+            self.lowest, self.found = float(values[place]), (filling, place)
 
 
 def _flat(value: float) -> float:

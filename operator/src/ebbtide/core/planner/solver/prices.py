@@ -33,7 +33,7 @@ class Prices:
         return rooms
 
 
-def price(cover: Cover, found: Bound) -> Prices:
+def find_prices(cover: Cover, found: Bound) -> Prices:
     """Return the prices whose least base is highest, of the few that can be best."""
     weights = cover.cost - found.price * cover.rate
     candidates, forced = _candidates(cover, found, weights)

@@ -80,10 +80,12 @@ class _Least:
             return pieces
         kinds, sizes = self.ground.kinds, self.ground.sizes
         weights = kinds.cost - self.ratio * sizes.efficiency[:, None] * kinds.rate
-        promises = np.array([
-            _least_sum(row, kinds.most, cover.sizes[0])
-            for row, (_, cover) in zip(weights, pieces, strict=True)
-        ])
+        promises = np.array(
+            [
+                _least_sum(row, kinds.most, cover.sizes[0])
+                for row, (_, cover) in zip(weights, pieces, strict=True)
+            ]
+        )
         order = np.argsort(promises, kind="stable")
         return [pieces[place] for place in order if promises[place] < 0]
 
@@ -101,7 +103,9 @@ class _Least:
         self._descend(nodes, efficiency, count)
         full = replace(piece, demand=ones * (through / efficiency))
         extra = count * servers.usd_per_hour
-        found = self.ground.search(full, beat=self.ratio * through * (1 - FINER) - extra, warm=False)
+        found = self.ground.search(
+            full, beat=self.ratio * through * (1 - FINER) - extra, warm=False
+        )
         self._note(found.proven, found.bound + extra - self.ratio * through)
         if found.best.plan is not None:
             self._take(self.ground.strip(found.best.plan), count)

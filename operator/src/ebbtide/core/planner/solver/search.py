@@ -7,15 +7,16 @@ from typing import Final, Protocol
 import numpy as np
 
 from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
+from ebbtide.core.planner.solver.dominance import limit_most
 from ebbtide.core.planner.solver.dual import Bound, bound, fill
 from ebbtide.core.planner.solver.pair import close
-from ebbtide.core.planner.solver.prices import Prices, price
+from ebbtide.core.planner.solver.prices import Prices, find_prices
 from ebbtide.core.planner.solver.radius import radius
-from ebbtide.core.planner.solver.states import DISTANCE, Lister
+from ebbtide.core.planner.solver.states import DISTANCE, Lister, States
 
-FIRST: Final = 7.5
+FIRST: Final = 8.0
 """Logarithm of how many states are listed at first."""
-GROWTH: Final = 1.5
+GROWTH: Final = 2.0
 LISTED: Final = 10.6
 """So many, by their bound, and the problem is cut in two unless the list is nearly complete."""
 LONGEST: Final = 15.0
@@ -80,7 +81,31 @@ def search(
     best = Incumbent(beat)
     if start[0] is not None:
         best.offer(cover, start[0])
-    root = bound(cover, best, start=start[1]) if len(cover.sizes) else None
+    if len(cover.sizes):
+        cover = replace(cover, most=limit_most(cover))
+    kept = cover.most > 0
+    if kept.all():
+        return _search_all(cover, best, fall_back=fall_back, limits=limits, price=start[1])
+    # A plan to start with may use what no best plan needs: its value is still to be beaten.
+    small = Incumbent(best.value)
+    found = _search_all(cover.of(kept), small, fall_back=fall_back, limits=limits, price=start[1])
+    if small.plan is not None:
+        plan = np.zeros(len(kept))
+        plan[kept] = small.plan
+        best.value, best.plan = small.value, plan
+    found.best = best
+    return found
+
+
+def _search_all(
+    cover: Cover,
+    best: Incumbent,
+    *,
+    fall_back: FallBack,
+    limits: Limits,
+    price: float | None,
+) -> Found:
+    root = bound(cover, best, start=price) if len(cover.sizes) else None
     if root is None:
         return Found(best, np.inf, proven=True, is_possible=False)
     found = Found(best, float(root.bounds.min()), proven=True, price=root.price)
@@ -162,32 +187,44 @@ class _Search:
 
     def _list(self, part: Cover, dual: Bound) -> bool:
         """List states farther and farther; tell whether that was all of them."""
-        best = self.found.best
-        prices = price(part, dual)
+        prices = find_prices(part, dual)
+        far = _far(part, prices)
+        self._try_singles(part, prices)
         log_states = FIRST
         while log_states <= LONGEST:
-            room = float(prices.rooms(part, self._goal()).max())
+            room = min(self._room(part, prices), far)
             if room <= 0:
                 return True
-            room = min(room, _far(part, prices))
             lister = Lister(part, prices, room)
             pools = lister.near(room)
-            distances = lister.columns[DISTANCE, pools]
-            reach = radius(distances, lister.spread[pools], room=room, log_states=log_states)
-            reach = min(reach, room)
+            distances, most = lister.columns[DISTANCE, pools], lister.spread[pools]
+            reach = radius(distances, most, room=room, log_states=LISTED)
+            if reach < room:
+                reach = radius(distances, most, room=room, log_states=log_states)
             if reach > 0:
                 states = lister.list_within(reach, most=STATES)
                 if states is None:
                     return False
-                rooms = prices.rooms(part, self._goal())
-                close(part, states, rooms, pair=lister.roles.pair, best=best)
-                room = float(prices.rooms(part, self._goal()).max())
-                if reach >= min(room, _far(part, prices)):
+                self._close(part, prices, lister, states)
+                room = min(self._room(part, prices), far)
+                if reach >= room:
                     return True
-            if reach < room / (FARTHER if log_states < LISTED - GROWTH else NEARLY):
+            if reach < room / (FARTHER if log_states < LISTED else NEARLY):
                 return False
             log_states += GROWTH
         return False
+
+    def _room(self, part: Cover, prices: Prices) -> float:
+        return float(prices.rooms(part, self._goal()).max())
+
+    def _try_singles(self, part: Cover, prices: Prices) -> None:
+        """Find a good plan next to what the prices choose: it makes the room small."""
+        lister = Lister(part, prices, 0.0)
+        self._close(part, prices, lister, lister.list_singles())
+
+    def _close(self, part: Cover, prices: Prices, lister: Lister, states: States) -> None:
+        rooms = prices.rooms(part, self._goal())
+        close(part, states, rooms, pair=lister.roles.pair, best=self.found.best)
 
     def _ask_fall_back(self, part: Cover, lowest: float) -> None:
         """Ask for each size; what it does not prove stays open."""

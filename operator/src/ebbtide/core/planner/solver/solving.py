@@ -50,7 +50,9 @@ def solve(
     start = Start()
     if before is not None:
         same = type(before[0].goal) is type(question.goal)
-        start = Start(kinds.merge(before[1].counts), (before[1].price_of_rate or None) if same else None)
+        start = Start(
+            kinds.merge(before[1].counts), (before[1].price_of_rate or None) if same else None
+        )
     ground = Ground(fleet, kinds, sizes, fall_back, limits, start)
     refused = _refuse(question, ground)
     if refused is not None:
@@ -126,7 +128,9 @@ def _explain(question: Question, ground: Ground) -> Infeasible:
     match goal:
         case CheapestAt(rate) | LeastTotal(rate):
             most = ground.most_rate()
-            return Infeasible(f"the pools give a rate of {most:g} at most; {rate:g} is asked for", most)
+            return Infeasible(
+                f"the pools give a rate of {most:g} at most; {rate:g} is asked for", most
+            )
         case FastestFor(budget):
             least = ground.least_cost() + (servers.usd_per_hour if servers else 0.0)
             text = f"the cheapest legal plan costs {least:g} USD per hour, the budget is {budget:g}"

@@ -19,8 +19,10 @@ RATE: Final = 2
 COST: Final = 3
 ON_DEMAND: Final = 4
 
-THIN_ABOVE: Final = 3_000
+THIN_ABOVE: Final = 1_500
 """States; below, to compare them costs more than to carry them."""
+THIN_BLIND: Final = 500
+"""The same, where few are left whatever their number was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,13 @@ class States:
 
 
 def choose_roles(cover: Cover, prices: Prices, room: float) -> Roles:
-    """Leave the pools to the end of which most nodes can change within a room."""
+    """Leave the pools to the end of which most nodes can change within a room; 0: the nearest."""
     distance = np.abs(prices.reduced)
-    with np.errstate(divide="ignore"):
-        ways = np.minimum(cover.most - cover.least, room / distance)
-    order = np.lexsort((distance, -ways))
+    order = distance.argsort(kind="stable")
+    if room > 0:
+        with np.errstate(divide="ignore"):
+            ways = np.minimum(cover.most - cover.least, room / distance)
+        order = order[(-ways[order]).argsort(kind="stable")]
     first = int(order[0])
     others = order[1:]
     if prices.on_demand > 0:
@@ -110,18 +114,31 @@ class Lister:
         states = self._begin()
         pools = self.near(room)
         distances = self.columns[DISTANCE, pools]
-        thin = _Thinning(self._is_blind(states, pools, room))
+        blind = self._is_blind(states, pools, room)
+        thin = _Thinning(blind, THIN_BLIND if blind else THIN_ABOVE)
         alone = int(np.searchsorted(-distances, -room / 2, side="right"))
         if alone:
             self._change_one(states, pools[:alone])
-        for pool in pools[alone:]:
-            self._change(states, int(pool), room)
+        # Nodes that later pools can give back: a state may be above the largest size by so many.
+        back = np.where(self.columns[NODES, pools] < 0, self.spread[pools], 0.0)
+        spare = self.cover.sizes[-1] + back[::-1].cumsum()[::-1] - back
+        spare -= self.cover.least[self.last].sum() if self.roles.pair[0] != self.roles.pair[1] else 0
+        for place in range(alone, len(pools)):
+            self._change(states, int(pools[place]), room=room, most_nodes=float(spare[place]))
             thin.apply(states)
             if states.sums.shape[1] > most:
                 return None
         if self.roles.by_floor is not None:
             self._meet_floor(states, self.roles.by_floor, room)
             thin.apply(states)
+        return states
+
+    def list_singles(self) -> States:
+        """Return the states in which at most one node of one pool is changed."""
+        states = self._begin()
+        pools = self.near(np.inf)
+        if len(pools):
+            self._change_one(states, pools)
         return states
 
     def _is_blind(self, states: States, pools: Places, room: float) -> bool:
@@ -157,21 +174,22 @@ class Lister:
     def _change_one(self, states: States, pools: Places) -> None:
         """Change one node of one of these pools, or none: two would be too far."""
         signs = self.columns[NODES, pools]
-        states.sums = np.concatenate(
-            [states.sums, states.sums + self.columns[:, pools]], axis=1
-        )
+        states.sums = np.concatenate([states.sums, states.sums + self.columns[:, pools]], axis=1)
         parents = np.zeros(len(pools) + 1, dtype=np.intp)
         states.steps.append(
             (parents, np.concatenate([pools[:1], pools]), np.concatenate([[0.0], signs]))
         )
 
-    def _change(self, states: States, pool: int, room: float) -> None:
+    def _change(self, states: States, pool: int, *, room: float, most_nodes: float) -> None:
+        """Change any number of nodes of one pool, within the room and up to so many in all."""
         column = self.columns[:, pool]
-        most = self.spread[pool]
         left = room - states.sums[DISTANCE]
-        ways = np.full(len(left), most)
+        ways = np.full(len(left), self.spread[pool])
         if column[DISTANCE] > 0:
-            ways = np.clip(np.floor(left / column[DISTANCE]), 0, most)
+            ways = np.minimum(ways, np.floor(left / column[DISTANCE]))
+        if column[NODES] > 0:
+            ways = np.minimum(ways, most_nodes - states.sums[NODES])
+        ways = np.maximum(ways, 0)
         parents, amounts = _spread(np.zeros(len(left)), ways)
         states.sums = states.sums[:, parents] + column[:, None] * amounts
         states.steps.append((parents, pool, amounts * column[NODES]))
@@ -217,7 +235,7 @@ class _Thinning:
 
     is_blind: bool
     """Whether the number of nodes does not matter."""
-    above: int = THIN_ABOVE
+    above: int
 
     def apply(self, states: States) -> None:
         """Thin states, if they are many more than last time."""
@@ -226,7 +244,7 @@ class _Thinning:
         kept = self._choose(states.sums)
         states.sums = states.sums[:, kept]
         states.steps.append((kept, 0, np.zeros(len(kept))))
-        self.above = max(THIN_ABOVE, 2 * len(kept))
+        self.above = max(self.above, 2 * len(kept))
 
     def _choose(self, sums: Floats) -> Places:
         _, nodes, rate, cost, on_demand = sums

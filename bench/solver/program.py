@@ -1,0 +1,203 @@
+"""A question as a plain mixed-integer program: what the peers are given, and how each is run."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pulp
+from numpy.typing import NDArray
+from ortools.sat.python import cp_model
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ebbtide.core.planner.solver.question import (
+    CheapestAt,
+    FastestFor,
+    FastestWithin,
+    LeastTotal,
+    Question,
+)
+
+Floats = NDArray[np.float64]
+
+SCALE: Final = 1e7
+"""CP-SAT knows whole numbers only."""
+LIMIT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Least `cost` x with low <= rows x <= high; whole x but for the last, which is the rate."""
+
+    cost: Floats
+    rows: Floats
+    low: Floats
+    high: Floats
+    upper: Floats
+    num_pools: int
+
+    @property
+    def num_whole(self) -> int:
+        """All but the rate."""
+        return len(self.cost) - 1
+
+
+def build(question: Question, *, ratio: float = 0.0) -> Program:
+    """
+    Return the program of a question; columns are pools, servers, one for each listed size, rate.
+
+    Least totals are no linear program: with their ratio given, its least is cost - ratio rate,
+    which is 0 for the best plan.
+    """
+    fleet, goal = question.fleet, question.goal
+    num = len(fleet.pools)
+    usd = np.array([pool.usd_per_hour for pool in fleet.pools])
+    rates = np.array([pool.rate for pool in fleet.pools])
+    most = np.array([float(pool.most) for pool in fleet.pools])
+    sizes = [float(s) for s in (fleet.sizes or range(1, len(fleet.efficiency) + 1))]
+    servers = fleet.servers
+    width = num + 1 + len(sizes) + 1
+    top = float(rates @ most)
+    rows: list[tuple[Floats, float, float]] = []
+
+    def row(low: float, high: float, *parts: tuple[int | slice, Any]) -> None:
+        values = np.zeros(width)
+        for place, value in parts:
+            values[place] = value
+        rows.append((values, low, high))
+
+    nodes, server, listed, rate = slice(0, num), num, slice(num + 1, width - 1), width - 1
+    row(1, float(fleet.most_nodes or most.sum()), (nodes, 1.0))
+    if sizes:
+        row(0, 0, (nodes, 1.0), (listed, -np.array(sizes)))
+        row(1, 1, (listed, 1.0))
+    if fleet.on_demand_floor:
+        market = np.array([float(pool.is_on_demand) for pool in fleet.pools])
+        row(fleet.on_demand_floor, math.inf, (nodes, market))
+    if servers:
+        row(0, math.inf, (server, servers.rate), (rate, -1.0))
+    usd_server = servers.usd_per_hour if servers else 0.0
+    cost = np.zeros(width)
+    least = 0.0
+    match goal:
+        case CheapestAt(demand):
+            cost[nodes], cost[server], least = usd, usd_server, demand
+        case LeastTotal(demand):
+            cost[nodes], cost[server], cost[rate], least = usd, usd_server, -ratio, demand
+        case FastestFor(budget):
+            cost[rate] = -1.0
+            row(-math.inf, budget, (nodes, usd), (server, usd_server))
+        case FastestWithin(limit):
+            cost[rate] = -1.0
+            row(-math.inf, 0, (nodes, usd), (server, usd_server), (rate, -limit))
+    if fleet.efficiency and isinstance(goal, CheapestAt):
+        # At a fixed rate each size has its own demand, and no big number is needed.
+        chosen = np.array(fleet.efficiency)[np.array(sizes, dtype=int) - 1]
+        row(0, math.inf, (nodes, rates), (listed, -least / chosen))
+    else:
+        row(0, math.inf, (nodes, rates), (rate, -1.0))
+    upper = np.concatenate([most, [float(servers.most if servers else 0)], np.ones(len(sizes))])
+    row(least, top, (rate, 1.0))
+    table, low, high = zip(*rows, strict=True)
+    return Program(
+        cost, np.array(table), np.array(low), np.array(high), np.append(upper, top), num
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a peer found: nodes of each pool and servers, None without; and how long it took."""
+
+    plan: Floats | None
+    proven: bool
+    seconds: float
+
+
+def ask_highs(question: Question, **more: float) -> Reply:
+    """Ask scipy.milp, with its gap closed."""
+    begun = time.perf_counter()
+    program = build(question, **more)
+    whole = np.ones(len(program.cost))
+    whole[-1] = 0
+    found = milp(
+        program.cost,
+        constraints=LinearConstraint(program.rows, program.low, program.high),
+        bounds=Bounds(0, program.upper),
+        integrality=whole,
+        options={"mip_rel_gap": 0.0, "time_limit": LIMIT_S},
+    )
+    plan = None if found.x is None else np.rint(found.x[: program.num_pools + 1])
+    return Reply(plan, found.status in {0, 2}, time.perf_counter() - begun)
+
+
+def ask_cp_sat(question: Question, *, workers: int, **more: float) -> Reply:
+    """Ask CP-SAT with all numbers scaled to whole ones."""
+    begun = time.perf_counter()
+    program = build(question, **more)
+    model = cp_model.CpModel()
+    last = program.num_whole
+    # The rate is a whole number of parts.
+    unit = np.ones(len(program.cost))
+    unit[last] = 1 / SCALE
+    columns = [
+        model.new_int_var(0, math.floor(upper / scale), f"x{place}")
+        for place, (upper, scale) in enumerate(zip(program.upper, unit, strict=True))
+    ]
+    for values, low, high in zip(program.rows, program.low, program.high, strict=True):
+        scaled = np.rint(values * unit * SCALE).astype(int)
+        total = cp_model.LinearExpr.weighted_sum(
+            [columns[place] for place in np.flatnonzero(scaled)], scaled[scaled != 0].tolist()
+        )
+        bottom = math.ceil(low * SCALE - 0.5) if math.isfinite(low) else cp_model.INT32_MIN * 2**30
+        top = math.floor(high * SCALE + 0.5) if math.isfinite(high) else cp_model.INT32_MAX * 2**30
+        model.add_linear_constraint(total, bottom, top)
+    scaled = np.rint(program.cost * unit * SCALE).astype(int)
+    model.minimize(
+        cp_model.LinearExpr.weighted_sum(
+            [columns[place] for place in np.flatnonzero(scaled)], scaled[scaled != 0].tolist()
+        )
+    )
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = workers
+    solver.parameters.max_time_in_seconds = LIMIT_S
+    status = solver.solve(model)
+    plan = None
+    if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+        plan = np.array([float(solver.value(x)) for x in columns[: program.num_pools + 1]])
+    proven = status in {cp_model.OPTIMAL, cp_model.INFEASIBLE}
+    return Reply(plan, proven, time.perf_counter() - begun)
+
+
+def ask_cbc(question: Question, **more: float) -> Reply:
+    """Ask CBC through PuLP."""
+    begun = time.perf_counter()
+    program = build(question, **more)
+    problem = pulp.LpProblem("pools", pulp.LpMinimize)
+    last = program.num_whole
+    columns = [
+        pulp.LpVariable(f"x{place}", 0, upper, pulp.LpContinuous if place == last else pulp.LpInteger)
+        for place, upper in enumerate(program.upper)
+    ]
+    problem += pulp.lpSum(c * x for c, x in zip(program.cost, columns, strict=True) if c)
+    for values, low, high in zip(program.rows, program.low, program.high, strict=True):
+        total = pulp.lpSum(v * x for v, x in zip(values, columns, strict=True) if v)
+        if math.isfinite(low):
+            problem += total >= low
+        if math.isfinite(high):
+            problem += total <= high
+    problem.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=LIMIT_S))
+    plan = None
+    if problem.sol_status in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}:
+        plan = np.rint([float(x.value() or 0) for x in columns[: program.num_pools + 1]])
+    proven = problem.status in {pulp.LpStatusOptimal, pulp.LpStatusInfeasible}
+    return Reply(plan, proven, time.perf_counter() - begun)
+
+
+PEERS: Final[dict[str, Callable[..., Reply]]] = {
+    "scipy.milp": ask_highs,
+    "CP-SAT, 1 worker": lambda question, **more: ask_cp_sat(question, workers=1, **more),
+    "CP-SAT, 2 workers": lambda question, **more: ask_cp_sat(question, workers=2, **more),
+    "PuLP with CBC": ask_cbc,
+}
