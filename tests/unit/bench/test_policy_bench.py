@@ -1,0 +1,100 @@
+"""The bench of policies, a fiftieth of its jobs."""
+
+import pytest
+
+from ebbtide.core.simulator.fleet import OURS
+from policy.cases import Case, all_cases, jobs_of, num_fit_rows, read
+from policy.judging import rows
+from policy.playing import Found, play
+
+
+def test_at_full_size_there_are_ten_thousand_jobs_and_twenty_triples() -> None:
+    cases = all_cases(1.0)
+
+    assert sum(case.num_jobs for case in cases if case.part == "one zone") == 10_200
+    triples = [case.zones for case in cases if case.part == "three zones"]
+    assert len(triples) == 20
+    assert all(len(set(zones)) == 3 for zones in triples)
+
+
+def test_jobs_come_behind_the_part_for_fitting_and_end_inside_the_trace() -> None:
+    case = Case("one zone", (9,), 0.2, (0.6, 0.9), 50, seed=1)
+    history, pool = read(case.zones)
+
+    jobs = list(jobs_of(case, history))
+
+    assert len(jobs) == 100
+    assert min(start for _, start in jobs) >= num_fit_rows(history)
+    for terms, start in jobs:
+        assert start * history.tick_s + terms.deadline_s <= len(history) * history.tick_s
+    # the prior of a zone comes from the eight traces of another year
+    assert {zone for past in pool for zone in past.zones}.isdisjoint(history.zones)
+
+
+@pytest.mark.parametrize("zones", [(2,), (8, 10, 16)])
+def test_a_case_is_played_by_all_policies_without_a_miss(zones: tuple[int, ...]) -> None:
+    case = Case("one zone", zones, 0.2, (0.9,), 1, seed=3)
+
+    _, found = play(case)
+
+    assert set(found) == {"greedy", "uniform-progress", "time-sliced", "on-demand", OURS}
+    assert all(len(policy.points) == 1 for policy in found.values())
+    assert all(min(policy.ratios) >= 1 - 1e-9 for policy in found.values())
+    assert [found[name].misses for name in (OURS, "greedy", "uniform-progress")] == [0, 0, 0]
+
+
+def test_a_changeover_twice_as_long_as_planned_costs_no_deadline() -> None:
+    _, found = play(Case("doubled", (0,), 0.4, (0.9,), 1, seed=3))
+
+    assert list(found) == [OURS]
+    assert found[OURS].misses == 0
+
+
+def made_up(points: float, misses: int = 0) -> Found:
+    return Found(points=(points,), ratios=(1.1,), misses=misses, simulated_days=300.0, cpu_s=1.0)
+
+
+def make_results(ours: float, misses: int = 0) -> list[tuple[Case, dict[str, Found]]]:
+    others = {"greedy": 9.0, "uniform-progress": 6.0, "time-sliced": 8.0, "on-demand": 50.0}
+    return [
+        (
+            case,
+            {name: made_up(points) for name, points in others.items()}
+            | {OURS: made_up(ours, misses)},
+        )
+        for case in all_cases(0.02)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "missed"),
+    [
+        pytest.param(3.0, [], id="half of Uniform Progress, a third of greedy"),
+        pytest.param(
+            3.25,
+            ["changeover 0.2 h: points / Uniform Progress"],
+            id="too little",
+        ),
+        pytest.param(
+            4.0,
+            [
+                "changeover 0.2 h: points / Uniform Progress",
+                "changeover 0.2 h: points / greedy",
+                "three zones, changeover 0.2 h: points / Uniform Progress",
+            ],
+            id="far too little",
+        ),
+    ],
+)
+def test_bars_are_ratios_to_the_peers_of_the_run(ours: float, missed: list[str]) -> None:
+    found = rows(make_results(ours), wall_s=1.0, is_full=True)
+
+    assert [row.name for row in found if row.holds is False] == missed
+
+
+def test_one_missed_deadline_breaks_the_bar_at_any_size() -> None:
+    found = rows(make_results(3.0, misses=1), wall_s=1.0, is_full=False)
+
+    assert [row.bar for row in found if "deadlines missed" in row.name] == [0] * 7
+    assert not any(row.holds for row in found if "deadlines missed" in row.name)
+    assert not any(row.bar for row in found if "points /" in row.name)
