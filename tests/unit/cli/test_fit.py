@@ -422,7 +422,8 @@ def test_an_answer_that_is_no_number_is_an_error_and_never_printed(
 
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert "no finite answer" in result.stderr
+    assert "no sensible answer" in result.stderr
+    assert model in result.stderr
 
 
 def test_a_place_where_nothing_can_be_written_is_named(shell: Shell) -> None:

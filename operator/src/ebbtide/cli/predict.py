@@ -37,15 +37,17 @@ def predict(model: str, stored: str | None, file: str, output: str) -> None:
     """
     use_one_thread()
     from ebbtide.core.models import kinds
-    from ebbtide.core.models.table import check
+    from ebbtide.core.models.stored import StoredModelError
 
     kind = kinds.find(model)
     fitted = load_default(kind) if stored is None else load(kind, stored)
     with complaints(file):
         table = read_tables([file])
-        check(table, kind.inputs)
-        forecast = fitted.predict(table)
-    answers = _answers(file, table, forecast)
+        try:
+            forecast = kind.ask(fitted, table)
+        except StoredModelError as error:
+            raise FileError(stored or f"the {model} model that ships", str(error)) from error
+    answers = _answers(table, forecast)
     if output == "json":
         report = {
             "model": kind.name,
@@ -84,14 +86,10 @@ def load_default(kind: "Kind") -> "Model":
     return fitted
 
 
-def _answers(file: str, table: "Table", forecast: "Forecast") -> list[dict[str, Any]]:
+def _answers(table: "Table", forecast: "Forecast") -> list[dict[str, Any]]:
     import numpy as np
 
     found = np.column_stack([forecast.value, forecast.low, forecast.high])
-    wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
-    if len(wrong):
-        label = table.rows[wrong[0]]
-        raise FileError(file, f"row {label}: the model has no finite answer to this")
     return [
         {
             "row": int(str(label).partition(" ")[0]),

@@ -69,5 +69,8 @@ class Spread:
 
     @classmethod
     def from_json(cls, stored: Json) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(low=float(stored["low"]), high=float(stored["high"]))
+        """Read what `to_json` wrote; raises ValueError for what is no interval around 1."""
+        low, high = float(stored["low"]), float(stored["high"])
+        if not 0 < low <= 1 <= high < float("inf"):
+            raise ValueError(f"a spread from {low:g} to {high:g}: it must hold 1, and be above 0")
+        return cls(low=low, high=high)

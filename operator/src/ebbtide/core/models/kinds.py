@@ -5,9 +5,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+import numpy as np
+
+from ebbtide.core.models.forecast import Forecast
 from ebbtide.core.models.quality import Quality, Split
 from ebbtide.core.models.stored import Json, Model, StoredModelError, unseal
-from ebbtide.core.models.table import Column, Table
+from ebbtide.core.models.table import Column, Flags, Table, check
+from ebbtide.core.values.errors import EbbtideError
+
+NONSENSE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What code stumbles over where parameters are not what a fit writes."""
+FAR: Final = 1e6
+"""So many times the largest target that samples may have, an answer is none."""
 
 
 class Judge(Protocol):
@@ -49,11 +65,43 @@ class Kind:
             return self.read(method, quality, parameters)
         except StoredModelError:
             raise
-        except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except NONSENSE as error:
             # The checksum fits, so this was written on purpose: by hand, or by another program.
             raise StoredModelError(
                 f"the parameters are not those of {self.name} by {method}: {error!r}"
             ) from error
+
+    def ask(self, model: Model, table: Table) -> Forecast:
+        """
+        Ask a model that may come from anywhere; raises DataError for a question without sense.
+
+        Parameters that no fit wrote may have any value. What comes of them is an answer in order
+        (0 < low <= value <= high, all finite), or StoredModelError.
+        """
+        check(table, self.inputs)
+        try:
+            with np.errstate(all="ignore"):
+                found = model.predict(table)
+                wrong = np.flatnonzero(~self._is_answer(found))
+        except EbbtideError:
+            raise
+        except NONSENSE as error:
+            raise StoredModelError(
+                f"the parameters are not those of {self.name} by {model.method}: {error!r}"
+            ) from error
+        if len(wrong):
+            index = wrong[0]
+            raise StoredModelError(
+                f"row {table.rows[index]}: the model has no sensible answer to this, but"
+                f" {found.value[index]:g} {self.target.unit} between {found.low[index]:g} and"
+                f" {found.high[index]:g}: fit it anew"
+            )
+        return found
+
+    def _is_answer(self, found: Forecast) -> Flags:
+        most = FAR * self.target.most if np.isfinite(self.target.most) else np.inf
+        inside: Flags = (found.value <= most) & np.isfinite(found.high)
+        return inside & (found.low > 0) & (found.low <= found.value) & (found.value <= found.high)
 
 
 MODULES: Final[Mapping[str, str]] = {

@@ -58,7 +58,11 @@ class Scores:
 
 
 def _read_errors(stored: dict[str, Any]) -> Errors | Scores:
-    return Scores(**stored) if "ks" in stored else Errors(**stored)
+    samples = int(stored["samples"])
+    if "ks" in stored:
+        brier = float(stored["integrated_brier"])
+        return Scores(ks=float(stored["ks"]), integrated_brier=brier, samples=samples)
+    return Errors(mae=float(stored["mae"]), mape=float(stored["mape"]), samples=samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +91,13 @@ class Quality:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """Read what `to_json` wrote."""
+        coverage = stored["coverage_90"]
         return cls(
             samples=int(stored["samples"]),
             split=str(stored["split"]),
             errors=_read_errors(stored["errors"]) if stored["errors"] is not None else None,
             by_group={name: _read_errors(each) for name, each in stored["by_group"].items()},
-            coverage=stored["coverage_90"],
+            coverage=float(coverage) if coverage is not None else None,
         )
 
 

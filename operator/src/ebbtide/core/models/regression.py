@@ -98,12 +98,17 @@ class SupportVectors:
     @classmethod
     def from_json(cls, stored: Json) -> Self:
         """Read what `to_json` wrote."""
+        dual = np.array(stored["dual"], dtype=np.float64)
+        # Where all samples lie inside the margin there is no vector, and a list says no shape.
+        vectors = np.array(stored["vectors"], dtype=np.float64).reshape(
+            len(dual), round(1 / float(stored["gamma"]))
+        )
         return cls(
             kernel="poly" if stored["kernel"] == "poly" else "rbf",
             gamma=float(stored["gamma"]),
             constant=float(stored["constant"]),
-            vectors=np.array(stored["vectors"], dtype=np.float64),
-            dual=np.array(stored["dual"], dtype=np.float64),
+            vectors=vectors,
+            dual=dual,
         )
 
 

@@ -76,7 +76,7 @@ def unseal(stored: object, *, kind: str) -> tuple[str, Quality, Json]:
     try:
         quality = Quality.from_json(stored["quality"])
         return str(stored["method"]), quality, dict(stored["parameters"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoredModelError(f"a field is missing or has another shape: {error!r}") from error
 
 
