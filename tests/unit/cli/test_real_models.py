@@ -247,3 +247,92 @@ def test_repeated_rows_change_little_and_are_noted(tmp_path: Path, kind: str) ->
     report = fit(kind, written(tmp_path, rows + rows))
 
     assert report["notes"][0] == f"{len(rows)} of {2 * len(rows)} rows repeat another exactly"
+
+
+# ---------------------------------------------------------------- bad samples, for every kind
+
+TIMES = sorted(set(SAMPLES) - {"lifetime"})
+"""Kinds whose rows tell of each other; a life may be a thousand times another."""
+
+
+@pytest.mark.parametrize("kind", TIMES)
+@pytest.mark.parametrize("every", [40, 2])
+def test_rows_in_another_unit_than_the_others_are_refused(
+    tmp_path: Path, kind: str, every: int
+) -> None:
+    rows, target = SAMPLES[kind](), kinds.find(kind).target.name
+    for row in rows[5::every]:
+        row[target] = float(str(row[target])) * 1000
+
+    result = run("fit", kind, "--data", written(tmp_path, rows), "-o", "json")
+
+    assert result.exit_code == 1
+    assert f"column {target}, row " in result.stderr
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("value", ["1_000", "\uff11\uff12", "83000000", "1e-30", "1e308", "True"])
+def test_a_target_that_is_no_number_in_its_unit_is_refused(
+    tmp_path: Path, kind: str, value: str
+) -> None:
+    rows, target = SAMPLES[kind](), kinds.find(kind).target.name
+    rows[3][target] = value
+
+    result = run("fit", kind, "--data", written(tmp_path, rows), "-o", "json")
+
+    if (kind, value) == ("lifetime", "1e-30"):  # gone at once: it counts as a second
+        assert result.exit_code == 0
+        assert "note: 1 lives of 0 hours count as one second" in result.stderr
+    else:
+        assert result.exit_code == 1
+        assert f"column {target}, row 5" in result.stderr
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_name_that_was_lost_is_not_taken_for_a_name(tmp_path: Path, kind: str) -> None:
+    rows = SAMPLES[kind]()
+    name = next(name for name in ("workload", "pool", "system") if name in rows[0])
+    rows[3][name] = "NaN"
+
+    result = run("fit", kind, "--data", written(tmp_path, rows), "-o", "json")
+
+    assert result.exit_code == 1
+    assert f"column {name}, row 5" in result.stderr
+    assert "'NaN' is what is left of a name" in result.stderr
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_rows_that_stand_there_twice_make_no_answer_surer(tmp_path: Path, kind: str) -> None:
+    rows = SAMPLES[kind]()
+    widths = []
+    for number, samples in enumerate((rows, rows + rows)):
+        stored = str(tmp_path / f"{number}.json")
+        file = written(tmp_path, samples, name=f"{number}.csv")
+        fit(kind, file, "--out", stored)
+        answer = run("predict", kind, "--model", stored, "--input", file, "-o", "json")
+        first = json.loads(answer.stdout)["predictions"][0]
+        widths.append(np.log(first["high"] / first["low"]))
+
+    assert widths[1] > 0.9 * widths[0]
+
+
+@pytest.mark.parametrize("split", ["random", "leave-one-out:pool", "fold:start_hour"])
+def test_a_life_below_zero_is_left_out_of_every_split_and_told(tmp_path: Path, split: str) -> None:
+    rows = lifetimes()
+    rows[2]["lifetime_h"] = -0.5
+
+    result = run(
+        "fit", "lifetime", "--data", written(tmp_path, rows), "--split", split, "-o", "json"
+    )
+
+    assert result.exit_code == 0, result.stderr
+    assert "note: 1 lives below 0 hours were left out" in result.stderr
+    assert json.loads(result.stdout)["errors"]["all"]["samples"] == len(rows) - 1
+
+
+def test_lives_that_all_go_on_are_answered_by_the_prior_and_that_is_told(tmp_path: Path) -> None:
+    rows = [row | {"revoked": 0} for row in lifetimes()]
+
+    report = fit("lifetime", written(tmp_path, rows))
+
+    assert any("no node was revoked" in note for note in report["notes"])

@@ -137,6 +137,7 @@ def fit_and_judge(task: Task, table: "Table", split: str | None) -> Fitted:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = task.kind.methods[task.method](table)
+        notes += task.kind.notes(model) if task.kind.notes is not None else ()
         if split is None:
             split, why = _own_split(task.kind, table, model.quality)
             notes += why

@@ -20,7 +20,25 @@ def test_numbers_come_as_floats_whatever_they_were_written_as() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["0", "-1", "nan", "inf", "-inf", "1e999", "abc", "1,5", "", "-", None, [], "0x10"]
+    "value",
+    [
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "abc",
+        "1,5",
+        "",
+        "-",
+        None,
+        [],
+        "0x10",
+        "1_0",
+        "\uff11",
+        10**400,
+    ],
 )
 def test_what_is_no_positive_number_is_named_with_column_row_and_value(value: object) -> None:
     table = Table.of(seconds=["1", value])
@@ -91,6 +109,30 @@ def test_rows_that_are_taken_keep_what_they_are_called() -> None:
     assert table.rows.tolist() == [4, 2]
     with pytest.raises(DataError, match="row 4: -3"):
         table.numbers(SECONDS)
+
+
+def test_rows_that_repeat_an_earlier_one_are_left_out() -> None:
+    table = Table.of(name=["a", "b", "a", "a"], seconds=[1, 2, 1, 3])
+
+    assert table.distinct((NAME, SECONDS, MAYBE)).rows.tolist() == [2, 3, 5]
+
+
+def test_true_is_a_number_only_where_a_column_holds_zeros_and_ones() -> None:
+    flag = Column(name="seconds", unit="", least=0, most=1, open_below=False, whole=True)
+    table = Table.of(seconds=[True, False])
+
+    assert table.numbers(flag).tolist() == [1, 0]
+    with pytest.raises(DataError, match="row 2: True is not a number"):
+        table.numbers(SECONDS)
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", float("nan"), "#N/A", "<NA>"])
+@pytest.mark.parametrize("column", [NAME, NOTE])
+def test_what_is_left_of_a_lost_name_is_refused(value: object, column: Column) -> None:
+    table = Table.of(name=["a", value], note=["a", value])
+
+    with pytest.raises(DataError, match=f"column {column.name}, row 3: '.*' is what is left"):
+        table.texts(column)
 
 
 def test_columns_of_different_lengths_are_no_table() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ebbtide.core.models.forecast import Forecast, Json, Spread
 from ebbtide.core.models.kinds import Kind
+from ebbtide.core.models.odd_rows import find_odd
 from ebbtide.core.models.quality import Errors, Quality
 from ebbtide.core.models.regression import (
     Linear,
@@ -33,7 +34,9 @@ from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, T
 
 WORKLOAD: Final = Column(name="workload", unit="text")
 SIZE: Final = Column(name="size_mb", unit="MB of 2^20 bytes", least=1e-6, most=1e10)
-TENSORS: Final = Column(name="tensors", unit="tensors", most=1e9, optional=True)
+TENSORS: Final = Column(
+    name="tensors", unit="tensors", least=1, most=1e9, open_below=False, optional=True
+)
 DURATION: Final = Column(name="duration_s", unit="s", least=1e-6, most=86_400.0)
 """A checkpoint takes a day at most: larger numbers are of another unit."""
 
@@ -239,7 +242,8 @@ def _read_samples(table: Table, *, uses_tensors: bool) -> _Samples:
 
 
 def _check_units(table: Table, samples: _Samples) -> None:
-    """Raise for a row that is slow (or fast) both in time and in time by size."""
+    """Raise for a row that is slow (or fast) both in time and in time by size, or absurd by one."""
+    found = find_odd(samples.features[:, 0], samples.seconds)
     time = np.log(samples.seconds)
     rate = time - np.log(samples.features[:, 0])
     off_time, off_rate = time - np.median(time), rate - np.median(rate)
@@ -250,6 +254,14 @@ def _check_units(table: Table, samples: _Samples) -> None:
         raise DataError(
             f"column {DURATION.name}, row {table.rows[index]}: {samples.seconds[index]:g} s, but "
             f"half of the times are below {np.exp(np.median(time)):.3g} s: all must be in seconds"
+        )
+    if found is not None:
+        row, other = found
+        raise DataError(
+            f"column {DURATION.name}, row {table.rows[row]}: {samples.seconds[row]:g} s for"
+            f" {samples.features[row, 0]:g} MB, but row {table.rows[other]} has"
+            f" {samples.seconds[other]:g} s for {samples.features[other, 0]:g} MB: all must be in"
+            " seconds"
         )
 
 

@@ -12,11 +12,15 @@ Key: TypeAlias = tuple[str, str, float]
 
 GPU: Final = Column(name="gpu", unit="text")
 WORKLOAD: Final = Column(name="workload", unit="text")
-WORKERS: Final = Column(name="workers", unit="ranks", least=1, open_below=False, whole=True)
-SERVERS: Final = Column(name="servers", unit="servers", least=1, open_below=False, whole=True)
+WORKERS: Final = Column(
+    name="workers", unit="ranks", least=1, most=1e6, open_below=False, whole=True
+)
+SERVERS: Final = Column(
+    name="servers", unit="servers", least=1, most=1e5, open_below=False, whole=True
+)
 BYTES: Final = Column(name="bytes", unit="bytes", least=1e3, most=1e14, open_below=False)
 """Of the gradients in one update. Fewer than 1,000 is a size in MB, not a model."""
-SPEED: Final = Column(name="steps_per_s", unit="steps/s", most=1e6)
+SPEED: Final = Column(name="steps_per_s", unit="steps/s", least=1e-6, most=1e6)
 INPUTS: Final = (GPU, WORKLOAD, WORKERS, SERVERS, BYTES)
 
 SAME_SIZE: Final = 2.0

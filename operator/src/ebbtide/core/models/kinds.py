@@ -52,6 +52,8 @@ class Kind:
     """Builds a model from its method, quality and parameters."""
     judge: Judge | None = None
     """How held-out samples are scored where `quality.judge` does not fit them."""
+    notes: Callable[[Model], Iterable[str]] | None = None
+    """What a fit did without, or took from elsewhere, for whoever gave the samples."""
 
     @property
     def default(self) -> str:

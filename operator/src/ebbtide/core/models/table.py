@@ -17,6 +17,8 @@ Labels: TypeAlias = NDArray[Any]
 
 ABSENT: Final = "-"
 """How a table says that a value is not known."""
+NO_NAMES: Final = frozenset({"nan", "<na>", "#n/a", "#ref!"})
+"""What spreadsheets and data frames write where a name is missing."""
 
 
 class DataError(EbbtideError, ValueError):
@@ -42,6 +44,11 @@ class Column:
     def is_text(self) -> bool:
         """Whether it holds names."""
         return self.unit == "text"
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it holds 0 and 1 only, for which JSON has words."""
+        return self.whole and (self.least, self.most) == (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,13 @@ class Table:
         """Return the rows of a mask or of indices."""
         return Table({name: cells[chosen] for name, cells in self.cells.items()}, self.rows[chosen])
 
+    def distinct(self, columns: Iterable[Column]) -> "Table":
+        """Return the rows without those that repeat an earlier one in all of some columns."""
+        names = [column.name for column in columns if self.has(column.name)]
+        rows = zip(*(map(str, self.cells[name]) for name in names), strict=True)
+        first = {row: index for index, row in reversed(list(enumerate(rows)))}
+        return self.take(np.array(sorted(first.values()), dtype=np.intp))
+
     def has(self, name: str) -> bool:
         """Tell whether there is such a column."""
         return name in self.cells
@@ -82,16 +96,22 @@ class Table:
         found = np.array(
             ["" if _is_absent(cell) else str(cell).strip() for cell in cells], dtype=object
         )
-        if not column.optional:
-            for row, value in zip(self.rows, found, strict=True):
-                if not value:
-                    raise DataError(f"column {column.name}, row {row}: empty, a name is needed")
+        for row, value in zip(self.rows, found, strict=True):
+            if not (value or column.optional):
+                raise DataError(f"column {column.name}, row {row}: empty, a name is needed")
+            if value.lower() in NO_NAMES:
+                raise DataError(
+                    f"column {column.name}, row {row}: {value!r} is what is left of a name that"
+                    " was lost: give the name"
+                )
         return found
 
     def numbers(self, column: Column) -> Floats:
         """Return a column of numbers; absent ones are NaN where the column allows that."""
         cells = self._cells(column)
-        found = np.array([_as_number(cell) for cell in cells], dtype=np.float64)
+        found = np.array(
+            [_as_number(cell, is_flag=column.is_flag) for cell in cells], dtype=np.float64
+        )
         for index in np.flatnonzero(~self._is_right(found, column)):
             if not (column.optional and _is_absent(cells[index])):
                 raise DataError(self._complaint(column, int(index)))
@@ -147,10 +167,15 @@ def _as_objects(values: Sequence[object] | NDArray[np.generic]) -> Texts:
     return cells
 
 
-def _as_number(cell: object) -> float:
+def _as_number(cell: object, *, is_flag: bool) -> float:
+    """Read a number as tables write it: Python's own 1_000, and true for 1, are none."""
+    if isinstance(cell, str) and ("_" in cell or not cell.isascii()):
+        return float("nan")
+    if isinstance(cell, bool | np.bool_) and not is_flag:
+        return float("nan")
     try:
         return float(cell)  # type: ignore[arg-type]  # what is no number is answered below
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return float("nan")
 
 

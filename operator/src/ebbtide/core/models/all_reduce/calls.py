@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models.all_reduce.ring import ring_bound
+from ebbtide.core.models.odd_rows import find_odd
 from ebbtide.core.models.table import (
     Column,
     DataError,
@@ -20,10 +21,11 @@ from ebbtide.core.models.table import (
 SYSTEM: Final = Column(name="system", unit="text")
 GPUS: Final = Column(name="gpus_per_node", unit="GPUs", most=1024, whole=True)
 NODES: Final = Column(name="nodes", unit="nodes", most=100_000, whole=True)
-NIC: Final = Column(name="nic_gbps", unit="Gbit/s", most=100_000, optional=True)
+NIC: Final = Column(name="nic_gbps", unit="Gbit/s", least=1e-3, most=100_000, optional=True)
 """Of all network cards of a node together. May be absent within one node."""
-BYTES: Final = Column(name="bytes", unit="bytes", most=1e15)
-TIME: Final = Column(name="time_s", unit="s", most=3600.0)
+BYTES: Final = Column(name="bytes", unit="bytes", least=1, most=1e15, open_below=False)
+TIME: Final = Column(name="time_s", unit="s", least=1e-7, most=3600.0)
+"""No call is shorter than a launch of a kernel."""
 INPUTS: Final = (SYSTEM, GPUS, NODES, NIC, BYTES)
 
 TOO_FAST: Final = 0.25
@@ -96,4 +98,23 @@ def read_times(table: Table) -> tuple[Calls, Floats]:
             f" {calls.nic_gbps[index]:g} Gbit/s, which take {calls.bound[index]:g} s:"
             " give seconds, bytes, and 1e9 bits/s of a whole node"
         )
+    _check_units(table, calls, seconds)
     return calls, seconds
+
+
+def _check_units(table: Table, calls: Calls, seconds: Floats) -> None:
+    """Refuse a time that another size on the same cluster makes absurd."""
+    clusters: dict[tuple[object, ...], list[int]] = {}
+    cards = np.nan_to_num(calls.nic_gbps)
+    for index, key in enumerate(zip(calls.system, calls.gpus, calls.nodes, cards, strict=True)):
+        clusters.setdefault(key, []).append(index)
+    for rows in clusters.values():
+        odd = find_odd(calls.size[rows], seconds[rows])
+        if odd is not None:
+            row, other = (rows[place] for place in odd)
+            raise DataError(
+                f"column time_s, row {table.rows[row]}: {seconds[row]:g} s for"
+                f" {calls.size[row]:g} bytes, but row {table.rows[other]} has {seconds[other]:g} s"
+                f" for {calls.size[other]:g} bytes on the same cluster: give all in seconds and"
+                " bytes"
+            )

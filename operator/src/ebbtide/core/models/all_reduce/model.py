@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models.all_reduce.base import Base, fit_bases
-from ebbtide.core.models.all_reduce.calls import Calls, read_calls, read_times
+from ebbtide.core.models.all_reduce.calls import INPUTS, TIME, Calls, read_calls, read_times
 from ebbtide.core.models.all_reduce.trees import Trees, choose_knots, refine
 from ebbtide.core.models.forecast import Forecast, Json, Spread
 from ebbtide.core.models.quality import Quality, Split, hold_out, judge
@@ -172,8 +172,12 @@ def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
 
 def fit(table: Table, *, method: str) -> AllReduce:
     """Fit by a method, and learn from sizes left out how wrong that is."""
+    # A row that was written twice is no proof that the time is always the same.
+    samples, table = len(table), table.distinct((*INPUTS, TIME))
     calls, seconds = read_times(table)
-    bare = _fit(calls, seconds, method=method)
+    bare = replace(
+        _fit(calls, seconds, method=method), quality=Quality(samples=samples, split="none")
+    )
     fold = _deal(calls.size)
     parts = list(_splits(calls, fold))
     if not parts:
@@ -193,7 +197,7 @@ def fit(table: Table, *, method: str) -> AllReduce:
             _around(held.forecast.value, residuals, fold[held.rows]),
             groups=calls.system[held.rows],
             split=SPLIT,
-            samples=len(table),
+            samples=samples,
         ),
     )
 

@@ -24,8 +24,8 @@ from ebbtide.core.models.table import (
 )
 
 WORKLOAD: Final = Column(name="workload", unit="text")
-BATCH: Final = Column(name="local_batch", unit="samples", most=1e9)
-STEP: Final = Column(name="step_time_s", unit="s", most=3600.0)
+BATCH: Final = Column(name="local_batch", unit="samples", least=1e-3, most=1e9)
+STEP: Final = Column(name="step_time_s", unit="s", least=1e-9, most=3600.0)
 SYNC: Final = Column(name="sync_time_s", unit="s", open_below=False, most=3600.0, optional=True)
 """The part of the step in which a rank waits for others; the default does without."""
 INPUTS: Final = (WORKLOAD, PLACEMENT, BATCH)

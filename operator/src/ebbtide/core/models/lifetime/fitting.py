@@ -36,7 +36,11 @@ def fit(table: Table, *, method: str) -> Lifetimes:
 
 def judge(table: Table, splits: Iterable[Split], *, method: str, group: str, split: str) -> Quality:
     """Score lifetimes under splits of the rows of a table."""
-    kept = table.take(table.numbers(LIFE) >= 0)
+    known = table.numbers(LIFE) >= 0
+    kept = table.take(known)
+    place = np.cumsum(known) - 1
+    moved = ((place[one[known[one]]], place[two[known[two]]]) for one, two in splits)
+    splits = ((one, two) for one, two in moved if len(one) and len(two))
     groups = kept.texts(Column(name=group, unit="text")) if group else kept.texts(POOL)
     return _score(Lives.read(kept), splits, method=method, groups=groups, split=split)
 

@@ -9,10 +9,16 @@ from ebbtide.core.models.table import Column, DataError, Flags, Floats, Labels, 
 
 GPU: Final = Column(name="gpu", unit="text")
 WORKLOAD: Final = Column(name="workload", unit="text")
-FLOPS: Final = Column(name="flops", unit="FLOPs of one sample", most=1e20, optional=True)
-PARAMS: Final = Column(name="params", unit="parameters", most=1e15, optional=True)
-TENSORS: Final = Column(name="tensors", unit="tensors", most=1e9, optional=True)
-LOCAL_BATCH: Final = Column(name="local_batch", unit="samples", most=1e9, optional=True)
+FLOPS: Final = Column(
+    name="flops", unit="FLOPs of one sample", least=1, most=1e20, open_below=False, optional=True
+)
+PARAMS: Final = Column(
+    name="params", unit="parameters", least=1, most=1e15, open_below=False, optional=True
+)
+TENSORS: Final = Column(
+    name="tensors", unit="tensors", least=1, most=1e9, open_below=False, optional=True
+)
+LOCAL_BATCH: Final = Column(name="local_batch", unit="samples", least=1e-3, most=1e9, optional=True)
 STEP_TIME: Final = Column(name="step_time_s", unit="s", least=1e-7, most=3_600.0)
 """One step of one rank takes an hour at most, and no step is shorter than a launch of a kernel."""
 INPUTS: Final = (GPU, WORKLOAD, FLOPS, PARAMS, TENSORS, LOCAL_BATCH)
