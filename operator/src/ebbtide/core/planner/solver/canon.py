@@ -6,6 +6,7 @@ what it gets is dealt out again by limit, then by name. So the plan of a fleet i
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -52,24 +53,22 @@ class Kinds:
 
 def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
     """Return the kinds of nodes of which any can be had."""
-    rows = sorted(
-        (pool.usd_per_hour, pool.rate, pool.is_on_demand, -pool.most, pool.name, place)
-        for place, pool in enumerate(pools)
-        if pool.most
-    )
-    if not rows:
+    named = sorted((pool for pool in pools if pool.most), key=attrgetter("name"))
+    if not named:
         none = np.zeros(0)
         return Kinds(none, none, none, none.astype(bool), (), none.astype(np.intp))
-    cost, rate, market, most, _, places = zip(*rows, strict=True)
-    table = np.array([cost, rate, market, most], dtype=np.float64)
+    rows = [(pool.usd_per_hour, pool.rate, pool.is_on_demand, pool.most) for pool in named]
+    table = np.array(rows, dtype=np.float64).T
+    order = np.lexsort((-table[3], table[2], table[1], table[0]))
+    table = table[:, order]
     starts = np.concatenate([[True], (np.diff(table[:3]) != 0).any(axis=0)])
     firsts = np.flatnonzero(starts)
     return Kinds(
         table[0, firsts],
         table[1, firsts],
-        np.add.reduceat(-table[3], firsts),
+        np.add.reduceat(table[3], firsts),
         table[2, firsts] > 0,
-        tuple(pools[place] for place in places),
+        tuple(named[place] for place in order),
         np.cumsum(starts) - 1,
     )
 

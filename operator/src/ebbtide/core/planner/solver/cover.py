@@ -91,9 +91,9 @@ class Cover:
 
     def value_of(self, plan: Floats) -> float | None:
         """Return what a plan costs; None when it breaks a limit, by whatever it was found."""
-        if not np.isfinite(plan).all() or (plan != np.rint(plan)).any():
+        if plan.shape != self.cost.shape or not np.isfinite(plan).all():
             return None
-        if (plan < self.least).any() or (plan > self.most).any():
+        if (plan != np.rint(plan)).any() or (plan < self.least).any() or (plan > self.most).any():
             return None
         place = int(np.searchsorted(self.sizes, plan.sum()))
         if place == len(self.sizes) or self.sizes[place] != plan.sum():

@@ -17,6 +17,9 @@ def limit_most(cover: Cover) -> Floats:
     most: Floats = np.minimum(cover.most, cover.sizes[-1])
     if not np.isinf(cover.top).all():
         return most  # more rate might be too much
+    does = (cover.cost != 0) | (cover.rate != 0)
+    if most[does].sum() <= cover.sizes[-1]:
+        return most  # all of them can be had at once
     order = np.lexsort((~cover.is_on_demand, -cover.rate, cover.cost))
     rate, room = cover.rate[order], most[order]
     dominates = rate[:, None] >= rate
@@ -24,6 +27,6 @@ def limit_most(cover: Cover) -> Floats:
         market = cover.is_on_demand[order]
         dominates &= market[:, None] | ~market
     # In this order pools are only dominated by earlier ones.
-    taken = room @ np.triu(dominates, 1)
+    taken = room @ np.triu(dominates, 1).astype(np.float64)
     most[order] = np.clip(cover.sizes[-1] - taken, 0, room)
     return most

@@ -209,6 +209,8 @@ class _Search:
                 room = min(self._room(part, prices), far)
                 if reach >= room:
                     return True
+            else:
+                self._close(part, prices, lister, lister.list_some(room))
             if reach < room / (FARTHER if log_states < LISTED else NEARLY):
                 return False
             log_states += GROWTH

@@ -21,6 +21,8 @@ ON_DEMAND: Final = 4
 
 THIN_ABOVE: Final = 1_500
 """States; below, to compare them costs more than to carry them."""
+SOME: Final = 3_000
+"""States of a few pools, where all are too many."""
 THIN_BLIND: Final = 500
 """The same, where few are left whatever their number was."""
 
@@ -131,6 +133,17 @@ class Lister:
         if self.roles.by_floor is not None:
             self._meet_floor(states, self.roles.by_floor, room)
             thin.apply(states)
+        return states
+
+    def list_some(self, room: float) -> States:
+        """Return all states of a few pools: where many ties make all of them too many."""
+        states = self._begin()
+        pools = self.near(room)
+        weight = np.abs(self.cover.rate[pools])
+        pools = pools[np.lexsort((-weight, self.columns[DISTANCE, pools]))]
+        ways = np.minimum(self.spread[pools], self.cover.sizes[-1]) + 1
+        for pool in pools[ways.cumprod() <= SOME]:
+            self._change(states, int(pool), room=room, most_nodes=float(self.cover.sizes[-1]))
         return states
 
     def list_singles(self) -> States:

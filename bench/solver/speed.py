@@ -1,0 +1,103 @@
+"""How many times faster than the best of the peers: same questions, one after the other."""
+
+import time
+from typing import Final
+
+import numpy as np
+
+from ebbtide.core.planner.solver.answer import Answer
+from ebbtide.core.planner.solver.question import CheapestAt, Question
+from ebbtide.core.planner.solver.solving import solve
+from rows import Row
+from solver.agreement import compare
+from solver.families import draw
+from solver.program import PEERS
+
+CASES: Final = (
+    "servers cost",
+    "servers cost free",
+    "servers cost legal",
+    "servers rate",
+    "servers cost floor",
+    "all-reduce cost",
+)
+FAMILIES: Final = ("cloud", "uniform", "shapes", "near-proportional")
+CAPS: Final = {64: 32, 500: 64}
+QUESTIONS: Final = 15
+TIMES: Final = 2
+"""Each is asked so often, and the least time counts: others use the machine too."""
+
+
+def rows() -> list[Row]:
+    """Time every case of every family; differing answers are a row of their own."""
+    found: list[Row] = []
+    differing = 0
+    for family in FAMILIES:
+        for num in CAPS:
+            for kind in CASES:
+                times, wrong = _time(family, num, kind)
+                differing += wrong
+                found += _rows_of(f"{family}, {num} pools, {kind}", times, _bar(family, num, kind))
+    found.append(Row("answers that differ while timed", differing, "", "lower", 0))
+    return [*found, *_warm()]
+
+
+def _bar(family: str, num: int, kind: str) -> float:
+    if num == max(CAPS):
+        return 10.0 if family != "near-proportional" else 3.0
+    return 10.0 if "all-reduce" in kind or "legal" in kind else 3.0
+
+
+def _time(family: str, num: int, kind: str) -> tuple[dict[str, float], int]:
+    times: dict[str, list[float]] = {name: [] for name in ("ours", *PEERS)}
+    wrong = 0
+    for seed in range(QUESTIONS):
+        rng = np.random.default_rng((seed, num, len(family), CASES.index(kind)))
+        question = draw(rng, family=family, kind=kind, num=num, cap=CAPS[num])
+        least = dict.fromkeys(times, np.inf)
+        for _ in range(TIMES):
+            begun = time.perf_counter()
+            outcome = solve(question)
+            least["ours"] = min(least["ours"], time.perf_counter() - begun)
+            for name, ask in PEERS.items():
+                reply = ask(question)
+                least[name] = min(least[name], reply.seconds)
+                if name == "scipy.milp":
+                    wrong += compare(question, outcome, reply) == "differs"
+        for name, value in least.items():
+            times[name].append(value)
+    return {name: float(np.median(values)) for name, values in times.items()}, wrong
+
+
+def _rows_of(name: str, times: dict[str, float], bar: float) -> list[Row]:
+    ours = times["ours"]
+    factors = {peer: times[peer] / ours for peer in PEERS}
+    millis = {peer: times[peer] * 1e3 for peer in PEERS}
+    return [
+        Row(f"{name}: times faster", min(factors.values()), "x", "higher", bar, factors),
+        Row(f"{name}: median", ours * 1e3, "ms", "lower", None, millis),
+    ]
+
+
+def _warm() -> list[Row]:
+    """Time answers after one price or one limit has changed."""
+    found = []
+    for num, cap in CAPS.items():
+        cold, warm = [], []
+        for seed in range(QUESTIONS):
+            rng = np.random.default_rng((seed, num))
+            before = draw(rng, family="cloud", kind="servers cost", num=num, cap=cap)
+            answer = solve(before)
+            if not isinstance(answer, Answer) or not isinstance(before.goal, CheapestAt):
+                continue
+            after = Question(before.fleet, CheapestAt(before.goal.rate * 0.97))
+            begun = time.perf_counter()
+            solve(after)
+            middle = time.perf_counter()
+            solve(after, before=(before, answer))
+            cold.append(middle - begun)
+            warm.append(time.perf_counter() - middle)
+        millis = float(np.median(warm)) * 1e3
+        peers = {"cold": float(np.median(cold)) * 1e3}
+        found.append(Row(f"cloud, {num} pools, after 3 % less rate: warm", millis, "ms", "lower", None, peers))
+    return found
