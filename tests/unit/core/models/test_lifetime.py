@@ -1,6 +1,7 @@
 """The lifetime model: what it says, what it refuses, and the trial cases that belong to it."""
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -460,3 +461,19 @@ def test_b001_only_revocations_feed_the_rate_of_a_pool() -> None:
 
     assert int(lives.revoked.sum()) == 0
     assert calm > 2 * busy
+
+
+def test_many_pools_and_very_many_lives_do_not_hold_a_fit_up() -> None:
+    chance = np.random.default_rng(5)
+    number = 40_000
+    table = Table.of(
+        pool=[f"pool{index % 400}" for index in range(number)],
+        lifetime_h=np.minimum(chance.exponential(9.0, number), 24.0),
+        revoked=[1] * number,
+    )
+
+    begun = time.perf_counter()
+    model = fit(table, method="nonparametric")
+
+    assert time.perf_counter() - begun < 30
+    assert model.quality.samples == number
