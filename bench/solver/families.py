@@ -37,6 +37,8 @@ TYPES: Final = (
     (98.32, 110.0),
 )
 
+SPOT_SHARE: Final = 0.7
+
 Pools = tuple[PoolOffer, ...]
 
 
@@ -45,17 +47,19 @@ def draw_cloud(rng: np.random.Generator, num: int, cap: int) -> Pools:
     found = []
     for place in range(num):
         usd, rate = TYPES[int(rng.integers(len(TYPES)))]
-        spot = bool(rng.random() < 0.7)
+        spot = bool(rng.random() < SPOT_SHARE)
         usd *= float(np.round(rng.uniform(0.25, 0.7), 4)) if spot else 1.0
         useful = rng.uniform(0.75, 0.99) if spot else 1.0
-        found.append(_pool(place, round(usd, 4), rate * float(useful), rng, cap, not spot))
+        offer = (round(usd, 4), rate * float(useful))
+        most = int(rng.integers(1, cap + 1))
+        found.append(PoolOffer(f"p{place:03d}", *offer, most, not spot))
     return tuple(found)
 
 
 def draw_uniform(rng: np.random.Generator, num: int, cap: int) -> Pools:
     """Return prices and rates that have nothing to do with each other."""
     return tuple(
-        _pool(place, float(rng.uniform(0.5, 10)), float(rng.uniform(0.5, 10)), rng, cap)
+        _pool(place, (float(rng.uniform(0.5, 10)), float(rng.uniform(0.5, 10))), rng, cap)
         for place in range(num)
     )
 
@@ -67,7 +71,7 @@ def draw_shapes(rng: np.random.Generator, num: int, cap: int) -> Pools:
         gpus = int(rng.choice([1, 2, 4, 8]))
         usd = gpus * float(rng.uniform(0.8, 1.2))
         rate = gpus ** float(rng.uniform(0.93, 0.99))
-        found.append(_pool(place, usd, rate, rng, cap))
+        found.append(_pool(place, (usd, rate), rng, cap))
     return tuple(found)
 
 
@@ -76,14 +80,14 @@ def draw_near_proportional(rng: np.random.Generator, num: int, cap: int) -> Pool
     found = []
     for place in range(num):
         rate = float(rng.uniform(0.5, 10))
-        found.append(_pool(place, rate * float(rng.uniform(0.95, 1.05)), rate, rng, cap))
+        found.append(_pool(place, (rate * float(rng.uniform(0.95, 1.05)), rate), rng, cap))
     return tuple(found)
 
 
 def draw_whole(rng: np.random.Generator, num: int, cap: int) -> Pools:
     """Return prices and rates in whole numbers."""
     return tuple(
-        _pool(place, float(rng.integers(1, 40)), float(rng.integers(1, 40)), rng, cap)
+        _pool(place, (float(rng.integers(1, 40)), float(rng.integers(1, 40))), rng, cap)
         for place in range(num)
     )
 
@@ -93,15 +97,13 @@ def draw_proportional(rng: np.random.Generator, num: int, cap: int) -> Pools:
     found = []
     for place in range(num):
         rate = float(rng.uniform(0.5, 10))
-        found.append(_pool(place, 0.5 * rate, rate, rng, cap))
+        found.append(_pool(place, (0.5 * rate, rate), rng, cap))
     return tuple(found)
 
 
-def _pool(  # noqa: PLR0913, PLR0917 -- one value for each property of a pool
-    place: int, usd: float, rate: float, rng: np.random.Generator, cap: int, demand: bool | None = None
-) -> PoolOffer:
-    is_on_demand = bool(rng.random() < 0.4) if demand is None else demand  # noqa: PLR2004 -- a share
-    return PoolOffer(f"p{place:03d}", usd, rate, int(rng.integers(1, cap + 1)), is_on_demand)
+def _pool(place: int, offer: tuple[float, float], rng: np.random.Generator, cap: int) -> PoolOffer:
+    is_on_demand = bool(rng.random() >= SPOT_SHARE)
+    return PoolOffer(f"p{place:03d}", *offer, int(rng.integers(1, cap + 1)), is_on_demand)
 
 
 FAMILIES: Final[dict[str, Callable[[np.random.Generator, int, int], Pools]]] = {
@@ -172,7 +174,7 @@ KINDS: Final = tuple(
 )
 
 
-def draw(  # noqa: PLR0913 -- one value for each property of a question
+def draw(
     rng: np.random.Generator, *, family: str, kind: str, num: int, cap: int, share: float = 0.0
 ) -> Question:
     """Return one question; a share of 0 is drawn as well."""

@@ -51,59 +51,80 @@ def build(question: Question, *, ratio: float = 0.0) -> Program:
     Least totals are no linear program: with their ratio given, its least is cost - ratio rate,
     which is 0 for the best plan.
     """
-    fleet, goal = question.fleet, question.goal
-    num = len(fleet.pools)
-    usd = np.array([pool.usd_per_hour for pool in fleet.pools])
-    rates = np.array([pool.rate for pool in fleet.pools])
-    most = np.array([float(pool.most) for pool in fleet.pools])
-    sizes = [float(s) for s in (fleet.sizes or range(1, len(fleet.efficiency) + 1))]
-    servers = fleet.servers
-    width = num + 1 + len(sizes) + 1
-    top = float(rates @ most)
-    rows: list[tuple[Floats, float, float]] = []
+    return _Builder(question).build(ratio)
 
-    def row(low: float, high: float, *parts: tuple[int | slice, Any]) -> None:
-        values = np.zeros(width)
+
+class _Builder:
+    """Rows and columns of one question."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        fleet = question.fleet
+        self.usd = np.array([pool.usd_per_hour for pool in fleet.pools])
+        self.rates = np.array([pool.rate for pool in fleet.pools])
+        self.most = np.array([float(pool.most) for pool in fleet.pools])
+        known = len(fleet.efficiency) or math.inf
+        listed = fleet.sizes or range(1, len(fleet.efficiency) + 1)
+        self.sizes = [float(size) for size in listed if size <= known]
+        self.server = len(fleet.pools)
+        self.rate = self.server + 1 + len(self.sizes)
+        self.nodes = slice(0, self.server)
+        self.listed = slice(self.server + 1, self.rate)
+        self.rows: list[tuple[Floats, float, float]] = []
+
+    def build(self, ratio: float) -> Program:
+        fleet = self.question.fleet
+        self._add_sizes()
+        if fleet.on_demand_floor:
+            market = np.array([float(pool.is_on_demand) for pool in fleet.pools])
+            self._row(fleet.on_demand_floor, math.inf, (self.nodes, market))
+        if fleet.servers:
+            self._row(0, math.inf, (self.server, fleet.servers.rate), (self.rate, -1.0))
+        cost, least = self._goal(ratio)
+        if fleet.efficiency and isinstance(self.question.goal, CheapestAt):
+            # At a fixed rate each size has its own demand, and no big number is needed.
+            chosen = np.array(fleet.efficiency)[np.array(self.sizes, dtype=int) - 1]
+            self._row(0, math.inf, (self.nodes, self.rates), (self.listed, -least / chosen))
+        else:
+            self._row(0, math.inf, (self.nodes, self.rates), (self.rate, -1.0))
+        top = float(self.rates @ self.most)
+        self._row(least, top, (self.rate, 1.0))
+        servers = float(fleet.servers.most if fleet.servers else 0)
+        upper = np.concatenate([self.most, [servers], np.ones(len(self.sizes)), [top]])
+        table, low, high = zip(*self.rows, strict=True)
+        return Program(cost, np.array(table), np.array(low), np.array(high), upper, self.server)
+
+    def _row(self, low: float, high: float, *parts: tuple[int | slice, Any]) -> None:
+        values = np.zeros(self.rate + 1)
         for place, value in parts:
             values[place] = value
-        rows.append((values, low, high))
+        self.rows.append((values, low, high))
 
-    nodes, server, listed, rate = slice(0, num), num, slice(num + 1, width - 1), width - 1
-    row(1, float(fleet.most_nodes or most.sum()), (nodes, 1.0))
-    if sizes:
-        row(0, 0, (nodes, 1.0), (listed, -np.array(sizes)))
-        row(1, 1, (listed, 1.0))
-    if fleet.on_demand_floor:
-        market = np.array([float(pool.is_on_demand) for pool in fleet.pools])
-        row(fleet.on_demand_floor, math.inf, (nodes, market))
-    if servers:
-        row(0, math.inf, (server, servers.rate), (rate, -1.0))
-    usd_server = servers.usd_per_hour if servers else 0.0
-    cost = np.zeros(width)
-    least = 0.0
-    match goal:
-        case CheapestAt(demand):
-            cost[nodes], cost[server], least = usd, usd_server, demand
-        case LeastTotal(demand):
-            cost[nodes], cost[server], cost[rate], least = usd, usd_server, -ratio, demand
-        case FastestFor(budget):
-            cost[rate] = -1.0
-            row(-math.inf, budget, (nodes, usd), (server, usd_server))
-        case FastestWithin(limit):
-            cost[rate] = -1.0
-            row(-math.inf, 0, (nodes, usd), (server, usd_server), (rate, -limit))
-    if fleet.efficiency and isinstance(goal, CheapestAt):
-        # At a fixed rate each size has its own demand, and no big number is needed.
-        chosen = np.array(fleet.efficiency)[np.array(sizes, dtype=int) - 1]
-        row(0, math.inf, (nodes, rates), (listed, -least / chosen))
-    else:
-        row(0, math.inf, (nodes, rates), (rate, -1.0))
-    upper = np.concatenate([most, [float(servers.most if servers else 0)], np.ones(len(sizes))])
-    row(least, top, (rate, 1.0))
-    table, low, high = zip(*rows, strict=True)
-    return Program(
-        cost, np.array(table), np.array(low), np.array(high), np.append(upper, top), num
-    )
+    def _add_sizes(self) -> None:
+        fleet = self.question.fleet
+        self._row(1, float(fleet.most_nodes or self.most.sum()), (self.nodes, 1.0))
+        if fleet.sizes or fleet.efficiency:
+            self._row(0, 0, (self.nodes, 1.0), (self.listed, -np.array(self.sizes)))
+            self._row(1, 1, (self.listed, 1.0))
+
+    def _goal(self, ratio: float) -> tuple[Floats, float]:
+        """Return what is to be least, and the least rate; add the row of a budget."""
+        servers = self.question.fleet.servers
+        usd_server = servers.usd_per_hour if servers else 0.0
+        money = np.zeros(self.rate + 1)
+        money[self.nodes], money[self.server] = self.usd, usd_server
+        rate = np.zeros(self.rate + 1)
+        rate[self.rate] = 1.0
+        match self.question.goal:
+            case CheapestAt(demand):
+                return money, demand
+            case LeastTotal(demand):
+                return money - ratio * rate, demand
+            case FastestFor(budget):
+                self.rows.append((money, -math.inf, budget))
+            case FastestWithin(limit):
+                self.rows.append((money - limit * rate, -math.inf, 0.0))
+        return -rate, 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +198,9 @@ def ask_cbc(question: Question, **more: float) -> Reply:
     problem = pulp.LpProblem("pools", pulp.LpMinimize)
     last = program.num_whole
     columns = [
-        pulp.LpVariable(f"x{place}", 0, upper, pulp.LpContinuous if place == last else pulp.LpInteger)
+        pulp.LpVariable(
+            f"x{place}", 0, upper, pulp.LpContinuous if place == last else pulp.LpInteger
+        )
         for place, upper in enumerate(program.upper)
     ]
     problem += pulp.lpSum(c * x for c, x in zip(program.cost, columns, strict=True) if c)

@@ -99,5 +99,9 @@ def _warm() -> list[Row]:
             warm.append(time.perf_counter() - middle)
         millis = float(np.median(warm)) * 1e3
         peers = {"cold": float(np.median(cold)) * 1e3}
-        found.append(Row(f"cloud, {num} pools, after 3 % less rate: warm", millis, "ms", "lower", None, peers))
+        found.append(
+            Row(
+                f"cloud, {num} pools, after 3 % less rate: warm", millis, "ms", "lower", None, peers
+            )
+        )
     return found

@@ -19,7 +19,9 @@ from ebbtide.core.planner.solver.question import (
 CLOSE = 1e-9
 
 
-def make_fleet(*pools: tuple[float, float, int] | tuple[float, float, int, bool], **more: Any) -> Fleet:
+def make_fleet(
+    *pools: tuple[float, float, int] | tuple[float, float, int, bool], **more: Any
+) -> Fleet:
     """Return pools a, b, c ... of (USD per hour, rate, most, on demand)."""
     offers = [PoolOffer(chr(ord("a") + place), *pool) for place, pool in enumerate(pools)]
     return Fleet(pools=tuple(offers), **more)
@@ -64,6 +66,7 @@ def best_by_force(question: Question) -> float | None:
         counts = np.arange(1, fleet.servers.most + 1)
         cost = (cost[:, None] + counts * fleet.servers.usd_per_hour).ravel()
         rate = np.minimum(rate[:, None], counts * fleet.servers.rate).ravel()
+    values = cost
     match goal:
         case CheapestAt(demand):
             values = cost[rate >= demand * (1 - CLOSE)]

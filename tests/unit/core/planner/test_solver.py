@@ -158,7 +158,7 @@ def test_all_reduces_cost_more_the_more_nodes_there_are() -> None:
 
     # Four small nodes reach 2.0, three 2.4; more rate takes the dear ones.
     assert expect(solve(Question(fleet, CheapestAt(2.4)))).counts == {"a": 3}
-    assert expect(solve(Question(fleet, CheapestAt(3.0)))).counts == {"a": 2, "b": 1} or True
+    assert expect(solve(Question(fleet, CheapestAt(3.0)))).counts == {"a": 2, "b": 1}
     assert expect(solve(Question(fleet, FastestFor(4.0)))).counts == {"a": 3}
 
 
@@ -257,7 +257,7 @@ def test_a_fleet_without_sense_is_refused() -> None:
         Fleet(pools=(pool,), most_nodes=0)
     with pytest.raises(QuestionError, match="a floor of -1 nodes; 0 or more"):
         Fleet(pools=(pool,), on_demand_floor=-1)
-    with pytest.raises(QuestionError, match="an efficiency of 0.0 for 2 nodes"):
+    with pytest.raises(QuestionError, match=r"an efficiency of 0\.0 for 2 nodes"):
         Fleet(pools=(pool,), efficiency=(1.0, 0.0))
 
 
@@ -307,15 +307,21 @@ def test_an_answer_holds_while_only_unused_capacity_goes() -> None:
             Question(replace(SPOT_AND_DEMAND, sizes=(3, 5)), CheapestAt(7.0)), id="other sizes"
         ),
         pytest.param(
-            Question(make_fleet((1.0, 1.0, 4), (2.0, 3.0, 1), (4.0, 3.0, 5, True)), CheapestAt(7.0)),
+            Question(
+                make_fleet((1.0, 1.0, 4), (2.0, 3.0, 1), (4.0, 3.0, 5, True)), CheapestAt(7.0)
+            ),
             id="what it uses has gone",
         ),
         pytest.param(
-            Question(make_fleet((1.0, 1.0, 4), (2.5, 3.0, 2), (4.0, 3.0, 5, True)), CheapestAt(7.0)),
+            Question(
+                make_fleet((1.0, 1.0, 4), (2.5, 3.0, 2), (4.0, 3.0, 5, True)), CheapestAt(7.0)
+            ),
             id="another price",
         ),
         pytest.param(
-            Question(make_fleet((1.0, 1.0, 4), (2.0, 3.0, 3), (4.0, 3.0, 5, True)), CheapestAt(7.0)),
+            Question(
+                make_fleet((1.0, 1.0, 4), (2.0, 3.0, 3), (4.0, 3.0, 5, True)), CheapestAt(7.0)
+            ),
             id="more capacity",
         ),
         pytest.param(

@@ -20,7 +20,13 @@ from ebbtide.core.planner.solver.solving import solve
 from support.fleets import best_by_force, expect
 
 DATA = Path(__file__).parents[3] / "data"
-USD = {("k80", 1): 0.90, ("k80", 8): 7.20, ("v100", 1): 3.06, ("v100", 4): 12.24, ("v100", 8): 24.48}
+USD = {
+    ("k80", 1): 0.90,
+    ("k80", 8): 7.20,
+    ("v100", 1): 3.06,
+    ("v100", 4): 12.24,
+    ("v100", 8): 24.48,
+}
 ITERATIONS = 100_000
 RESNET, LANGUAGE = "ResNet-50 (batch size 64)", "LM (batch size 40)"
 
@@ -50,14 +56,20 @@ def choose(goal: Goal, job: str = RESNET) -> tuple[str, float, float]:
 
 @pytest.mark.parametrize(
     ("deadline_h", "node", "hours", "usd"),
-    [(7.0, "1 x v100", 6.32, 19.34), (6.2, "4 x v100", 2.94, 35.97), (2.0, "8 x v100", 1.61, 39.30)],
+    [
+        (7.0, "1 x v100", 6.32, 19.34),
+        (6.2, "4 x v100", 2.94, 35.97),
+        (2.0, "8 x v100", 1.61, 39.30),
+    ],
 )
 def test_the_least_money_under_a_deadline(
     deadline_h: float, node: str, hours: float, usd: float
 ) -> None:
-    found = choose(LeastTotal(ITERATIONS / deadline_h))
+    chosen, found_hours, found_usd = choose(LeastTotal(ITERATIONS / deadline_h))
 
-    assert found == (node, pytest.approx(hours, abs=0.005), pytest.approx(usd, abs=0.005))
+    assert chosen == node
+    assert found_hours == pytest.approx(hours, abs=0.005)
+    assert found_usd == pytest.approx(usd, abs=0.005)
 
 
 def test_the_least_cost_rate_would_be_another_and_dearer() -> None:
@@ -82,9 +94,7 @@ def test_the_fastest_within_a_budget() -> None:
 
 
 def test_one_and_eight_gpus_come_out_within_one_percent() -> None:
-    usd = {
-        offer.name: ITERATIONS / offer.rate * offer.usd_per_hour for offer in offers(LANGUAGE)
-    }
+    usd = {offer.name: ITERATIONS / offer.rate * offer.usd_per_hour for offer in offers(LANGUAGE)}
 
     assert usd["1 x v100"] == pytest.approx(1.88, abs=0.005)
     assert usd["8 x v100"] == pytest.approx(1.89, abs=0.005)
@@ -93,7 +103,9 @@ def test_one_and_eight_gpus_come_out_within_one_percent() -> None:
 
 
 def test_prices_for_a_gpu_are_constant_within_some_families() -> None:
-    with (DATA / "aws-gpu-ondemand" / "aws_accelerated_prices_bandwidth.csv").open(encoding="utf-8") as file:
+    with (DATA / "aws-gpu-ondemand" / "aws_accelerated_prices_bandwidth.csv").open(
+        encoding="utf-8"
+    ) as file:
         usd = {
             row["instance_type"]: float(row["usd_per_hour_us_east_1_linux_ondemand"])
             for row in csv.DictReader(file)

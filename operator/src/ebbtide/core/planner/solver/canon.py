@@ -5,6 +5,7 @@ Sorted by price, rate and market; pools that differ in nothing but name and limi
 what it gets is dealt out again by limit, then by name. So the plan of a fleet is always the same.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -31,7 +32,7 @@ class Kinds:
     kind_of: Places
     """Of each of these pools."""
 
-    def merge(self, counts: dict[str, int]) -> Floats:
+    def merge(self, counts: Mapping[str, int]) -> Floats:
         """Return the nodes of each kind of a plan by pool; unknown pools are left out."""
         plan = np.zeros(len(self.cost))
         for pool, kind in zip(self.pools, self.kind_of, strict=True):

@@ -1,5 +1,6 @@
 """Whether a plan meets every limit, told from the question alone: no solver is believed."""
 
+import math
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -21,15 +22,16 @@ LOOSE: float = 4 * FEASIBLE
 def measure(fleet: Fleet, counts: Mapping[str, int], servers: int) -> tuple[float, float]:
     """Return USD per hour and rate of a plan."""
     pools = [(pool, counts[pool.name]) for pool in fleet.pools if counts.get(pool.name)]
-    cost = sum(pool.usd_per_hour * count for pool, count in pools)
-    rate = sum(pool.rate * count for pool, count in pools)
+    # Summed exactly: the order of the pools must not show.
+    cost = math.fsum(pool.usd_per_hour * count for pool, count in pools)
+    rate = math.fsum(pool.rate * count for pool, count in pools)
     num_nodes = sum(count for _, count in pools)
     if fleet.efficiency and 0 < num_nodes <= len(fleet.efficiency):
         rate *= fleet.efficiency[num_nodes - 1]
     if fleet.servers is not None:
         cost += servers * fleet.servers.usd_per_hour
         rate = min(rate, servers * fleet.servers.rate)
-    return float(cost), float(rate)
+    return cost, rate
 
 
 def find_breaches(question: Question, counts: Mapping[str, int], servers: int) -> tuple[str, ...]:

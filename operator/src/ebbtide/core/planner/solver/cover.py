@@ -60,7 +60,8 @@ class Cover:
     @cached_property
     def start(self) -> tuple[float, float, float]:
         """Nodes, cost and rate of what any plan has."""
-        return self.least.sum(), self.cost @ self.least, self.rate @ self.least
+        least = self.least
+        return float(least.sum()), float(self.cost @ least), float(self.rate @ least)
 
     def at(self, chosen: Places | Flags | slice) -> "Cover":
         """Return the same problem with some of the sizes."""

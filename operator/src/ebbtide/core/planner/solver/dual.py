@@ -85,7 +85,8 @@ def fill(cover: Cover, order: Places) -> Filling:
     if cover.floor > 0:
         forced, free = force(cover, order)
         sums = np.array([free, free * cover.cost[order], free * cover.rate[order]]).cumsum(axis=1)
-        cost, rate, nodes = cover.cost @ forced, cover.rate @ forced, forced.sum()
+        nodes = float(forced.sum())
+        cost, rate = float(cover.cost @ forced), float(cover.rate @ forced)
     else:
         forced = cover.least
         sums = cover.columns[:, order].cumsum(axis=1)
@@ -135,7 +136,7 @@ class _Climb:
 
     def run(self, start: float | None) -> Bound | None:
         cover = self.cover
-        # Ties by lower cost at this end and by higher rate at the other, or the bound stays far off.
+        # Ties by lower cost at this end, by higher rate at the other, or the bound stays far off.
         last = fill(cover, np.lexsort((cover.cost, -cover.rate)))
         possible = last.rate >= cover.demand - cover.slack
         if not possible.any():

@@ -1,11 +1,11 @@
 """A fleet as arrays, and the covers that a goal makes of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ebbtide.core.planner.solver.canon import Kinds, canonise, find_quantum
+from ebbtide.core.planner.solver.canon import Kinds, find_quantum
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
 from ebbtide.core.planner.solver.dual import bound, fill
 from ebbtide.core.planner.solver.question import Fleet
@@ -22,7 +22,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The numbers of nodes that are legal and possible: a range, or some of it with efficiencies."""
+    """The numbers of nodes that are legal and possible: a range, or a list with efficiencies."""
 
     low: int
     high: int
@@ -67,7 +67,7 @@ class Ground:
     limits: Limits
     start: Start = field(default_factory=Start)
     proven: bool = True
-    used_fall_back: bool = False
+    num_fall_backs: int = 0
     price: float = 0.0
 
     @property
@@ -108,15 +108,16 @@ class Ground:
         """Search, and remember whether that was exact."""
         start = self.start if warm else Start()
         plan = None if start.plan is None else self.pad(start.plan)
+        limits = replace(self.limits, seconds=self.limits.seconds * 0.5**self.num_fall_backs)
         found = search(
             cover,
             fall_back=self.fall_back,
-            limits=self.limits,
+            limits=limits,
             beat=beat,
             start=(plan, start.price),
         )
         self.proven &= found.proven
-        self.used_fall_back |= found.used_fall_back
+        self.num_fall_backs += found.used_fall_back
         return found
 
     def pad(self, plan: Floats) -> Floats:

@@ -53,7 +53,7 @@ def _tails(cover: Cover, states: States, rooms: Floats) -> Tails:
 
 
 def _range(cover: Cover, tails: Tails, first: int, second: int) -> tuple[Floats, Floats]:
-    """Return the least and the most nodes of the first pool; least above most where none will do."""
+    """Return the least and the most nodes of the first pool; least above most where none do."""
     left = tails.nodes
     least, most = (cover.least[second], cover.most[second]) if first != second else (0.0, 0.0)
     low = np.maximum(cover.least[first], left - most)

@@ -49,10 +49,10 @@ class Other:
 class Limits:
     """How much work may go into one question."""
 
-    cuts: int = 300
+    cuts: int = 200
     """How often a problem of one size is cut before the fall-back is asked."""
     seconds: float = 2.0
-    """What the fall-back may take for one size."""
+    """What the fall-back may take the first time; half as long each time after that."""
 
 
 @dataclass(slots=True)
@@ -137,9 +137,10 @@ class _Search:
             if lowest >= self._goal():
                 break
             if self.cuts > self.limits.cuts:
-                self._ask_fall_back(part, lowest)
-            else:
-                self._settle(part, known)
+                self._push(lowest, part, known)
+                self._ask_fall_back()
+                break
+            self._settle(part, known)
         found = self.found
         if self.open_bound < self._goal():
             found.proven = False
@@ -183,7 +184,8 @@ class _Search:
         for half in halves:
             self._push(lowest, half, None)
         if not halves:
-            self._ask_fall_back(part, lowest)
+            self._push(lowest, part, dual)
+            self.cuts = self.limits.cuts + 1
 
     def _list(self, part: Cover, dual: Bound) -> bool:
         """List states farther and farther; tell whether that was all of them."""
@@ -228,13 +230,17 @@ class _Search:
         rooms = prices.rooms(part, self._goal())
         close(part, states, rooms, pair=lister.roles.pair, best=self.found.best)
 
-    def _ask_fall_back(self, part: Cover, lowest: float) -> None:
-        """Ask for each size; what it does not prove stays open."""
+    def _ask_fall_back(self) -> None:
+        """Ask for each size that is left, without the cuts; what it does not prove stays open."""
         found = self.found
         found.used_fall_back = True
-        for place in range(len(part.sizes)):
-            single = part.at(slice(place, place + 1))
-            other = self.fall_back(single, seconds=self.limits.seconds)
+        left: dict[float, float] = {}
+        for lowest, _, part, _ in self.heap:
+            for size in part.sizes.tolist():
+                left[size] = min(lowest, left.get(size, np.inf))
+        for size, lowest in left.items():
+            single = self.cover.at(self.cover.sizes == size)
+            other = self.fall_back(single, seconds=self.limits.seconds / len(left))
             if other.plan is not None:
                 found.best.offer(single, other.plan)
             # Solvers of floats are exact only so far.

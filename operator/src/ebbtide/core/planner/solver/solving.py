@@ -100,7 +100,7 @@ def _answer(question: Question, ground: Ground, pick: Pick) -> Answer:
         bound=value if ground.proven else pick.bound,
         proven=ground.proven,
         gap=0.0 if ground.proven else abs(value - pick.bound) / abs(value),
-        method=Method.HIGHS if ground.used_fall_back else Method.LIST,
+        method=Method.HIGHS if ground.num_fall_backs else Method.LIST,
         price_of_rate=ground.price,
     )
 

@@ -124,7 +124,9 @@ class Lister:
         # Nodes that later pools can give back: a state may be above the largest size by so many.
         back = np.where(self.columns[NODES, pools] < 0, self.spread[pools], 0.0)
         spare = self.cover.sizes[-1] + back[::-1].cumsum()[::-1] - back
-        spare -= self.cover.least[self.last].sum() if self.roles.pair[0] != self.roles.pair[1] else 0
+        spare -= (
+            self.cover.least[self.last].sum() if self.roles.pair[0] != self.roles.pair[1] else 0
+        )
         for place in range(alone, len(pools)):
             self._change(states, int(pools[place]), room=room, most_nodes=float(spare[place]))
             thin.apply(states)
