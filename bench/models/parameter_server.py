@@ -6,7 +6,7 @@ methods, and plain regressions on the logarithms of what the model is told. The 
 runs of other years and GPU types, which nobody looked at when the model was made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from xgboost import XGBRegressor
 
 from ebbtide.core.models import parameter_server
 from ebbtide.core.models.clusters import BYTES, GPU, SERVERS, SPEED, WORKERS, WORKLOAD
+from ebbtide.core.models.quality import hold_out, leave_one_out
 from ebbtide.core.models.table import Floats, Table
 from ebbtide.data.shapes import cluster_speed
 from rows import Row
@@ -39,9 +40,28 @@ def rows() -> list[Row]:
     answers, held = ask_all(table)
     found = [row_of(answers, held, key, bar=bar) for key, bar in BARS.items()]
     found.append(against_norm(answers, held))
+    found.extend(unseen(table))
     runs = (DATA / "icac19" / "training_runs_resnet32_64k_steps.csv").read_text(encoding="utf-8")
     answers, held = ask_all(cluster_speed.read_all(text, runs))
     return found + [row_of(answers, held, key, bar=None) for key in OTHERS]
+
+
+def unseen(table: Table) -> Iterator[Row]:
+    """Hold out whole series: nothing of what is asked was measured."""
+    gpu, workload = table.texts(GPU), table.texts(WORKLOAD)
+    fit = parameter_server.KIND.methods[parameter_server.KIND.default]
+    for name, groups in (
+        ("pair of GPU type and workload", gpu + " " + workload),
+        ("workload", workload),
+        ("GPU type", gpu),
+    ):
+        held = hold_out(table, leave_one_out(groups), lambda known: fit(known).predict)
+        measured = table.numbers(SPEED)[held.rows]
+        off = np.abs(held.forecast.value / measured - 1)
+        inside = (held.forecast.low <= measured) & (measured <= held.forecast.high)
+        title = f"parameter server, unseen {name}"
+        yield Row(title, float(off.mean() * 100), "% error", "lower")
+        yield Row(f"{title}, in the interval", float(inside.mean() * 100), "%", "higher")
 
 
 def ask_all(table: Table) -> tuple[Answers, Table]:

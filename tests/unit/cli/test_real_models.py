@@ -249,6 +249,19 @@ def test_repeated_rows_change_little_and_are_noted(tmp_path: Path, kind: str) ->
     assert report["notes"][0] == f"{len(rows)} of {2 * len(rows)} rows repeat another exactly"
 
 
+def test_an_all_reduce_is_told_by_its_median_and_what_nine_of_ten_stay_below(
+    tmp_path: Path,
+) -> None:
+    stored, file = str(tmp_path / "model.json"), written(tmp_path, all_reduces())
+    fit("all-reduce", file, "--out", stored)
+
+    result = run("predict", "all-reduce", "--model", stored, "--input", file, "-o", "json")
+
+    predictions = json.loads(result.stdout)["predictions"]
+    assert all(each["value"] <= each["p90"] <= each["high"] for each in predictions)
+    assert any(each["value"] < each["p90"] for each in predictions)
+
+
 # ---------------------------------------------------------------- bad samples, for every kind
 
 TIMES = sorted(set(SAMPLES) - {"lifetime"})

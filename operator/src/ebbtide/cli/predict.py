@@ -48,6 +48,9 @@ def predict(model: str, stored: str | None, file: str, output: str) -> None:
         except StoredModelError as error:
             raise FileError(stored or f"the {model} model that ships", str(error)) from error
     answers = _answers(table, forecast)
+    for name, values in kind.more(fitted, forecast).items() if kind.more is not None else ():
+        for answer, value in zip(answers, values.tolist(), strict=True):
+            answer[name] = value
     if output == "json":
         report = {
             "model": kind.name,

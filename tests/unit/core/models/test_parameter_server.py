@@ -370,7 +370,7 @@ def test_one_bad_reading_does_not_rule() -> None:
     [
         pytest.param(samples([]), "there are no rows", id="empty"),
         pytest.param(samples([11.4, float("nan")]), "column steps_per_s, row 3: nan", id="NaN"),
-        pytest.param(samples([0.0, 22.0]), "row 2: 0.0 is not a number of steps/s above 0", id="0"),
+        pytest.param(samples([0.0, 22.0]), "row 2: 0.0 is not a number of steps/s above", id="0"),
         pytest.param(samples([-1.0]), "row 2: -1.0", id="negative"),
         pytest.param(samples([11.4, 83_000.0, 34.0]), "row 3: 83000 with 2 workers", id="ms"),
         pytest.param(samples([11.4, 22.8, 0.034]), "row 4: 0.034 with 3 workers", id="thousand"),

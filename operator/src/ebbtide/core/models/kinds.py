@@ -10,7 +10,7 @@ import numpy as np
 from ebbtide.core.models.forecast import Forecast
 from ebbtide.core.models.quality import Quality, Split
 from ebbtide.core.models.stored import Json, Model, StoredModelError, unseal
-from ebbtide.core.models.table import Column, Flags, Table, check
+from ebbtide.core.models.table import Column, Flags, Floats, Table, check
 from ebbtide.core.values.errors import EbbtideError
 
 NONSENSE: Final = (
@@ -52,6 +52,8 @@ class Kind:
     """Builds a model from its method, quality and parameters."""
     judge: Judge | None = None
     """How held-out samples are scored where `quality.judge` does not fit them."""
+    more: Callable[[Model, Forecast], Mapping[str, Floats]] | None = None
+    """What else a model says of each row of its forecast, by name."""
     notes: Callable[[Model], Iterable[str]] | None = None
     """What a fit did without, or took from elsewhere, for whoever gave the samples."""
 

@@ -265,6 +265,8 @@ WAYS: Final[Mapping[str, Way]] = {
     "hard-cap": partial(_fit_each, one=lone_series.cut_off),
     "optimus": _fit_optimus,
 }
+LONE: Final = ("p-norm", "linear-sum", "hard-cap")
+"""Those that fit each series by itself."""
 
 
 def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
@@ -301,8 +303,23 @@ def fit(table: Table, *, method: str = "shared-knee") -> ParameterServer:
             ),
             coverage=float(is_covered(missed).mean()),
         )
-    spreads = Spreads.learn(spread, residuals_of(clusters, partial(_ask, way=way, method=method)))
-    return replace(_build(way(clusters), method=method), spreads=spreads, quality=quality)
+    whole = way(clusters)
+    spreads = Spreads.learn(
+        spread, residuals_of(clusters, partial(_ask, way=_way_of(method, whole), method=method))
+    )
+    return replace(_build(whole, method=method), spreads=spreads, quality=quality)
+
+
+def _way_of(method: str, whole: Fitted) -> Way:
+    """Return how to fit without whole series: those fitted each alone stay as they are."""
+    if method not in LONE:
+        return WAYS[method]
+
+    def leave(known: Clusters) -> Fitted:
+        keys = set(known.keys())
+        return None, [item for item in whole[1] if (item.gpu, item.workload, item.servers) in keys]
+
+    return leave
 
 
 def _ask(known: Clusters, held: Clusters, *, way: Way, method: str) -> tuple[Floats, Indices]:

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models.all_reduce.calls import INPUTS, TIME, Calls
-from ebbtide.core.models.all_reduce.model import METHODS, AllReduce, read_all_reduce
+from ebbtide.core.models.all_reduce.model import METHODS, AllReduce, late_in, read_all_reduce
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.table import Floats
 
@@ -16,6 +16,7 @@ KIND: Final = Kind(
     group="bytes",
     methods=METHODS,
     read=read_all_reduce,
+    more=late_in,
 )
 
 

@@ -18,6 +18,7 @@ from ebbtide.core.models.all_reduce.trees import Trees, choose_knots, refine
 from ebbtide.core.models.forecast import Forecast, Json, Spread
 from ebbtide.core.models.quality import Quality, Split, hold_out, judge
 from ebbtide.core.models.residuals import spread_of
+from ebbtide.core.models.stored import Model
 from ebbtide.core.models.table import DataError, Flags, Floats, Indices, Table
 
 TREES_ON_PHYSICS: Final = "trees-on-physics"
@@ -97,8 +98,7 @@ class AllReduce:
 
     def late_seconds(self, table: Table) -> Floats:
         """Seconds within which nine of ten measurements of each row end: for careful plans."""
-        found: Floats = self.predict(table).value * self.late
-        return found
+        return late_in(self, self.predict(table))["p90"]
 
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
@@ -144,6 +144,12 @@ class AllReduce:
         return found
 
 
+def late_in(model: Model, forecast: Forecast) -> Mapping[str, Floats]:
+    """Return `p90`: seconds within which nine of ten measurements end; `value` is the median."""
+    late = model.late if isinstance(model, AllReduce) else 1.0
+    return {"p90": np.minimum(forecast.value * late, forecast.high)}
+
+
 def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
     """Read the parameters that `AllReduce` wrote."""
     systems = {}
@@ -163,8 +169,14 @@ def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
         trees=Trees.from_json(trees) if trees is not None else None,
         line=tuple(map(float, stored["line"])),
         spread=Spread.from_json(stored["spread"]),
-        late=float(stored["late"]),
+        late=_read_late(float(stored["late"])),
     )
+
+
+def _read_late(late: float) -> float:
+    if not 1 <= late < np.inf:
+        raise ValueError(f"late {late:g}: at least 1 is needed")
+    return late
 
 
 # ---------------------------------------------------------------- fitting
