@@ -455,3 +455,19 @@ def test_models_without_terms_come_back_from_json_too() -> None:
 
 def test_a_fit_is_the_same_each_time() -> None:
     assert physical(MEANS).parameters() == physical(MEANS).parameters()
+
+
+def test_a_workload_known_at_one_batch_follows_the_terms_at_others() -> None:
+    rows = [row for row in grid("K80") if row[1] != "net3"]
+    one = next(row for row in grid("K80") if row[1] == "net3")
+    gpu, workload, flops, tensors, batch, seconds = one
+    model = physical(table(*rows, one))
+    unseen = [(gpu, "new", flops, tensors, size, 1.0) for size in (batch, 4 * batch)]
+    asked = [(gpu, workload, flops, tensors, size, 1.0) for size in (batch, 4 * batch)]
+
+    terms = model.predict(table(*unseen)).value
+    known = model.predict(table(*asked))
+
+    assert known.value[0] == pytest.approx(seconds)
+    assert known.value[1] / known.value[0] == pytest.approx(terms[1] / terms[0])
+    assert known.beyond.tolist() == [False, True]

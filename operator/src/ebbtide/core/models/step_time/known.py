@@ -139,7 +139,13 @@ def log_base(shape: Shape | None, gpu: str, work: Floats, tensors: Floats) -> Fl
 
 
 def log_oddity(known: Known, shape: Shape | None, gpu: str, batch: Floats) -> Floats:
-    """Return the log of how much slower a known workload is than the three terms say."""
+    """
+    Return the log of how much slower a known workload is than the three terms say.
+
+    One batch says no more of others than the terms do: it keeps its oddity there.
+    """
+    if shape is not None and not shape.is_thin and known.curve.least == known.curve.most:
+        batch = np.full(len(batch), known.curve.least)
     tensors = np.full(len(batch), known.tensors)
     base = log_base(shape, gpu, known.flops * batch, tensors)
     odd: Floats = np.log(known.curve.at(batch)) - base
