@@ -219,6 +219,18 @@ def test_the_safety_net_off_spot(slack_s: float, expected: set[int]) -> None:
     assert found == expected
 
 
+def test_waiting_one_short_tick_too_many_is_priced_as_the_on_demand_that_must_follow() -> None:
+    terms = make_terms(tick_s=195.0)
+    history = make_history("1" * 600, tick_s=195.0)
+    policy = Ebbtide(terms, Shelf(history=history, terms=terms))
+
+    *_, reserved, idle = policy.options(make_moment(row=500, left_h=48 + 1000 / HOUR_S))
+
+    assert (reserved.place, idle.place) == (ON_DEMAND, IDLE)
+    assert idle.cost_usd == pytest.approx(48.2 * 3.06, abs=0.01)
+    assert reserved.cost_usd <= idle.cost_usd
+
+
 def test_a_zone_that_has_gone_is_no_option_and_a_second_one_is() -> None:
     history = make_flapping(np.random.default_rng(2), rows=600, num_zones=2)
     policy = make_policy(history)
@@ -246,6 +258,8 @@ def test_jobs_of_one_hour_of_deadline_share_a_table_and_old_ones_are_forgotten()
 
     assert first.key == later.key
     assert shelf.fetch(later) is table
+    shelf.prepare([first, later])
+    assert shelf.fetch(first) is table
     shelf.fetch(shelf.request(make_moment(row=200)))
     assert first.key not in shelf._entries
 

@@ -89,3 +89,13 @@ def test_a_trace_that_ends_before_the_deadline_has_nothing_up_behind_its_end() -
 def test_a_deadline_that_nothing_meets_is_named_with_the_nearest_that_is_met() -> None:
     with pytest.raises(ValueError, match=r"deadline_s 173400: .* need 173520"):
         omniscient.least_cost(np.ones((9, 1), np.bool_), make_terms(deadline_h=48 + 1 / 6), start=0)
+
+
+def test_with_less_slack_than_a_tick_or_none_at_all_there_is_nothing_to_choose() -> None:
+    up = np.ones((400, 1), np.bool_)
+
+    exact = make_terms(deadline_h=48.2)
+    unpaid = make_terms(deadline_h=48.1, changeover_h=0.0)
+
+    assert omniscient.least_cost(up, exact, start=0) == pytest.approx(48.2 * 0.918)
+    assert omniscient.least_cost(up, unpaid, start=0) == pytest.approx(48 * 0.918)

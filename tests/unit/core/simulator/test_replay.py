@@ -6,6 +6,7 @@ import pytest
 
 from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Place
 from ebbtide.core.simulator.replay import Outcome, Replay, WrongChoiceError
+from ebbtide.core.simulator.summary import Job, summarise
 from support.traces import HOUR_S, make_terms
 
 A, B = Place(0), Place(1)
@@ -116,3 +117,17 @@ def test_there_is_no_outcome_before_the_end() -> None:
     assert not replay.is_done
     with pytest.raises(ValueError, match="not done"):
         replay.outcome()
+
+
+def test_figures_of_jobs_are_means_and_misses_are_counted() -> None:
+    quick, late = play(Script()), play(Script(*[IDLE] * 99), *[(True,)] * 9, deadline_s=2500.0)
+    terms = make_terms(work_h=1500 / HOUR_S, deadline_h=1.0)
+    jobs = [Job(terms=terms, start=0, least_usd=quick.cost_usd / 2)] * 2
+
+    found = summarise(jobs, [quick, late])
+
+    assert (found.jobs, found.misses, found.switches) == (2, 1, 1.0)
+    assert found.points_above_omniscient == pytest.approx(50.0)
+    assert found.p95_ratio == pytest.approx(2.0)
+    with pytest.raises(ValueError, match="at least one"):
+        summarise([], [])

@@ -57,7 +57,3 @@ class History:
         last = np.maximum.accumulate(np.where(changed, rows, 0), axis=0)
         ages: Floats = (rows - last).astype(np.float64) * self.tick_s
         return ages
-
-    def hour(self, row: float) -> int:
-        """The hour of the day of a row, 0 to 23; rows beyond the last have one too."""
-        return int((self.start_s + row * self.tick_s) // HOUR_S) % HOURS_OF_DAY
