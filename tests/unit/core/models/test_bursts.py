@@ -1,5 +1,7 @@
 """Nodes of one pool that go together."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,11 @@ def test_shares_and_chances_lie_between_0_and_1() -> None:
         Bursts(share=0.5).num_lost(0.5, 0)
     with pytest.raises(ValueError, match="chance 2"):
         Bursts(share=0.5).num_lost(2, 1)
+
+
+def test_it_comes_back_from_json_as_it_was() -> None:
+    found = Bursts(share=1 / 3, events=7)
+
+    assert Bursts.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(ValueError, match="share 2"):
+        Bursts.from_json({"share": 2, "events": 1})

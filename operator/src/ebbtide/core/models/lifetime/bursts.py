@@ -11,6 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from ebbtide.core.models.forecast import Json
 from ebbtide.core.models.table import DataError, Floats
 
 WINDOW: Final = 5 / 60
@@ -55,6 +56,15 @@ class Bursts:
             start = end
         more, fewer = BEFORE
         return cls(share=float((went + more) / (went + stayed + more + fewer)), events=events)
+
+    def to_json(self) -> Json:
+        """Return plain JSON."""
+        return {"share": self.share, "events": self.events}
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Read what `to_json` wrote; raises ValueError for a share that is none."""
+        return cls(share=float(stored["share"]), events=int(stored["events"]))
 
     def num_lost(self, chance: float, nodes: int) -> Floats:
         """
