@@ -1,6 +1,7 @@
 """Families of fleets and of goals, drawn from a seeded generator."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -38,6 +39,8 @@ TYPES: Final = (
 )
 
 SPOT_SHARE: Final = 0.7
+MANY: Final = 64
+LEGAL: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 Pools = tuple[PoolOffer, ...]
 
@@ -128,7 +131,9 @@ def _ask(rng: np.random.Generator, pools: Pools, kind: str, share: float) -> Que
     """Return a question of one kind whose demand is a share of what can be had."""
     capacity = sum(pool.most for pool in pools)
     by_rate = sorted((p.rate for p in pools for _ in range(p.most)), reverse=True)
-    size = max(1, min(capacity, int(rng.integers(4, 65))))
+    # Many pools are asked for jobs of many nodes.
+    low, high = (32, 128) if len(pools) >= MANY else (4, 64)
+    size = max(1, min(capacity, int(rng.integers(low, high + 1))))
     usual = sum(by_rate[:size])
     mean_usd = sum(p.usd_per_hour * p.most for p in pools) / capacity
     rate = share * usual
@@ -139,7 +144,7 @@ def _ask(rng: np.random.Generator, pools: Pools, kind: str, share: float) -> Que
     most: int | None = size
     floor = 0
     if "legal" in rest:
-        sizes = tuple(n for n in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64) if n <= max(size, 4))
+        sizes = tuple(n for n in LEGAL if n <= max(size, 4))
     if "free" in rest:
         most = None
     if "floor" in rest:
@@ -155,6 +160,8 @@ def _ask(rng: np.random.Generator, pools: Pools, kind: str, share: float) -> Que
     if form == "all-reduce":
         top = min(capacity, most or 64)
         efficiency, most = efficiency_of(top, float(rng.uniform(0.05, 0.8))), top
+        if isinstance(goal, CheapestAt | LeastTotal):
+            goal = replace(goal, rate=goal.rate * efficiency[-1])
     fleet = Fleet(
         pools=pools,
         sizes=sizes,

@@ -59,12 +59,17 @@ def find_fastest(ground: Ground, budget: float) -> Pick | None:
     last = count_useful(ground, servers)
     if servers.usd_per_hour > 0:
         last = min(last, math.ceil(budget / servers.usd_per_hour) - 1)
-    paid = _last_paid(ground, servers, budget, last)
+    if last < 1:
+        return None
     best = _Fastest(ground, servers, budget)
+    paid, beyond = _last_paid(ground, servers, budget, last)
+    full = paid * servers.rate
+    if beyond > full and best.try_any(paid + 1) >= full:
+        return best.pick()
     for count in range(paid, 0, -1):
         if best.try_full(count) or best.try_any(count) >= (count - 1) * servers.rate:
             break
-    if paid < last:
+    if full >= beyond > best.rate:
         best.try_any(paid + 1)
     return best.pick()
 
@@ -90,6 +95,8 @@ class _Fastest:
     def try_full(self, count: int) -> bool:
         """Look for the cheapest plan that fills so many servers."""
         through = count * self.servers.rate
+        if through <= self.rate:
+            return True
         left = self.budget - count * self.servers.usd_per_hour
         found = self.ground.search(self.ground.cheapest(through), beat=left * MARGIN)
         plan = found.best.plan
@@ -112,14 +119,24 @@ class _Fastest:
         return self.rate
 
 
-def _last_paid(ground: Ground, servers: Servers, budget: float, last: int) -> int:
-    """Return the most servers that the bound on the rate of the nodes still fills."""
-    low, high = 0, last
-    while low < high:
-        middle = (low + high + 1) // 2
-        _, bound = ground.glance(ground.fastest(budget - middle * servers.usd_per_hour))
-        if -bound >= middle * servers.rate * (1 - CLOSED):
-            low = middle
+def _last_paid(ground: Ground, servers: Servers, budget: float, last: int) -> tuple[int, float]:
+    """
+    Return the most servers that the bound on the rate of the nodes still fills.
+
+    And that bound with one server more; 0 where there is none more.
+    """
+    low, high, beyond = 0, last + 1, 0.0
+    price: float = 0.0
+    # The bound falls slowly and what servers let through grows evenly: guess where they meet.
+    guess = last
+    while high - low > 1:
+        cover = ground.fastest(budget - guess * servers.usd_per_hour)
+        bound, price = ground.glance(cover, price or None)
+        rate = max(-bound, 0.0)  # no plan at all is no rate
+        filled = rate / servers.rate * (1 + CLOSED)
+        if filled >= guess:
+            low = guess
         else:
-            high = middle - 1
-    return low
+            high, beyond = guess, rate
+        guess = min(max(int(min(filled, last)), low + 1), high - 1)
+    return low, beyond

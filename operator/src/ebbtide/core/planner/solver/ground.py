@@ -152,11 +152,16 @@ class Ground:
         cover = self.cheapest(0.0)
         return float(fill(cover, np.argsort(cover.cost, kind="stable")).cost.min())
 
-    def glance(self, cover: Cover) -> tuple[Floats | None, float]:
-        """Return a good plan without a search, and the bound on all."""
+    def glance(self, cover: Cover, price: float | None = None) -> tuple[float, float]:
+        """Return the bound on all plans without a search, and the price of rate there."""
+        found = bound(cover, Incumbent(np.inf), start=price)
+        return (np.inf, 0.0) if found is None else (float(found.bounds.min()), found.price)
+
+    def guess(self, cover: Cover) -> Floats | None:
+        """Return a legal plan without a search; None when there is none."""
         best = Incumbent(np.inf)
-        found = bound(cover, best)
-        return best.plan, np.inf if found is None else float(found.bounds.min())
+        bound(cover, best)
+        return best.plan
 
     def _cover(
         self,

@@ -57,7 +57,7 @@ class _Least:
         """Take the plan that the bound on the cost comes with."""
         ground = self.ground
         demand = self.demand or self.least_rate
-        plan, _ = ground.glance(ground.cheapest(demand))
+        plan = ground.guess(ground.cheapest(demand))
         if plan is not None:
             self._take(ground.strip(plan), count)
         if ground.start.plan is not None:

@@ -20,8 +20,8 @@ GROWTH: Final = 2.0
 LISTED: Final = 10.6
 """So many, by their bound, and the problem is cut in two unless the list is nearly complete."""
 LONGEST: Final = 15.0
-NEARLY: Final = 2.0
-FARTHER: Final = 16.0
+NEARLY: Final = 1.3
+FARTHER: Final = 4.0
 """A list that reaches less than this part of the way is not made longer."""
 DOUBT: Final = 1e-7
 """Relative: a bound of the fall-back is taken at its word only so far."""

@@ -144,7 +144,7 @@ class Lister:
         weight = np.abs(self.cover.rate[pools])
         pools = pools[np.lexsort((-weight, self.columns[DISTANCE, pools]))]
         ways = np.minimum(self.spread[pools], self.cover.sizes[-1]) + 1
-        for pool in pools[ways.cumprod() <= SOME]:
+        for pool in pools[np.log(ways).cumsum() <= np.log(SOME)]:
             self._change(states, int(pool), room=room, most_nodes=float(self.cover.sizes[-1]))
         return states
 
