@@ -1,7 +1,6 @@
 """The lifetime model: what it says, what it refuses, and the trial cases that belong to it."""
 
 import json
-import time
 from typing import Any
 
 import numpy as np
