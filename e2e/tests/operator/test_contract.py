@@ -210,6 +210,7 @@ async def test_a_job_made_anew_under_its_name_starts_anew(bench: Bench, operator
                 break
             await asyncio.sleep(0.1)
 
+    await bench.until_condition("Planned")
     job = await bench.job()
     assert job["metadata"]["uid"] != first["metadata"]["uid"]
     assert job["status"]["counters"]["restarts"] == 0
@@ -328,8 +329,8 @@ async def test_watches_that_fall_silent_are_noticed(
     await bench.add_job("second", workers=1)
     await bench.api.request("DELETE", f"{bench.core}/pods/digits-worker-1-1")
 
-    await bench.until_condition("Planned", name="second", seconds=15)
-    pods = await bench.until_pods(6, seconds=15)
+    await bench.until_condition("Planned", name="second", seconds=40)
+    pods = await bench.until_pods(6, seconds=40)
 
     assert "digits-worker-1-2" in pods
 

@@ -11,11 +11,12 @@ import aiohttp
 
 from world.api import ApiError
 from world.kubelet import clock, sandbox, volumes
-from world.kubelet.environment import environment
+from world.kubelet.environment import environment, image_folders
 from world.kubelet.errors import NotYetError, PullError, StoppedError, UnsupportedError
 from world.kubelet.probes import Prober
 from world.kubelet.process import START_ERROR, Process
 from world.kubelet.sources import expand
+from world.kubelet.views import SCRATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -229,6 +230,11 @@ class Container:
         ours = [
             sandbox.Mount(source=self._around.hosts, target="/etc/hosts"),
             sandbox.Mount(source=self._termination_log, target=self._termination_path),
+        ]
+        ours += [  # a checkout may lie where a container starts with nothing
+            sandbox.Mount(source=folder, target=str(folder), read_only=True)
+            for folder in image_folders()
+            if any(folder.is_relative_to(scratch) for scratch in SCRATCH)
         ]
         content = self._around.store.folders(self.record.image)
         ours += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,6 +21,15 @@ SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 def image_environment() -> dict[str, str]:
     """Return what an image would set: here the image is the Python environment we run in."""
     return {"PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}", "HOME": "/root"}
+
+
+def image_folders() -> list[Path]:
+    """Return the folders of the machine that hold what an image would: Python and our package."""
+    package = importlib.util.find_spec("ebbtide")
+    found = [Path(sys.prefix), Path(sys.base_prefix)]
+    if package is not None and package.origin is not None:
+        found.append(Path(package.origin).resolve().parents[1])
+    return found
 
 
 async def environment(container: Json, sources: Sources) -> dict[str, str]:
