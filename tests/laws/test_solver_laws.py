@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from ebbtide.core.planner.solver.question import (
 )
 from ebbtide.core.planner.solver.solving import solve
 from solver.agreement import ask_both, compare, draw_any
+from solver.families import draw
 from support.fleets import best_by_force, value_of
 
 SAME = 1e-7
@@ -168,3 +170,26 @@ def test_highs_finds_nothing_better_in_hundreds_of_questions() -> None:
     assert found.count("same") >= 590
     assert "differs" not in found
     assert "unproven" not in found
+
+
+@pytest.mark.parametrize("family", ["cloud", "shapes", "near-proportional", "whole"])
+@pytest.mark.parametrize(
+    "kind", ["servers cost", "all-reduce cost legal", "plain rate floor", "servers within free"]
+)
+def test_larger_fleets_that_are_cut_and_thinned_have_the_best_plan(family: str, kind: str) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        question = draw(rng, family=family, kind=kind, num=30, cap=16)
+        assert compare(question, *ask_both(question)) == "same"
+
+
+@pytest.mark.parametrize("kind", ["servers rate", "plain total", "all-reduce cost", "servers cost"])
+@pytest.mark.parametrize("family", ["cloud", "shapes", "near-proportional"])
+def test_many_pools_have_a_proven_plan_within_the_limits(family: str, kind: str) -> None:
+    question = draw(np.random.default_rng(1), family=family, kind=kind, num=64, cap=32)
+
+    outcome = solve(question)
+
+    assert isinstance(outcome, Answer)
+    assert outcome.proven
+    assert not find_breaches(question, outcome.counts, outcome.servers)
