@@ -76,10 +76,16 @@ e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current u
 	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) e2e
 
 ##@ Benches: one table each, with bar and peer beside each figure, and build/bench/*.json
-.PHONY: bench-models
+.PHONY: bench-models bench-solver bench-policy
 
 bench-models: venv ## The models against their bars and plain peers, on data that no fit saw
 	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m models
+
+bench-solver: venv ## The pool solver against HiGHS, CP-SAT and CBC in one run
+	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m solver
+
+bench-policy: venv ## Deadline policies on public traces of spot capacity, against the best possible
+	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m policy
 
 ##@ Upkeep
 .PHONY: controlplane crds models lock coverage verify ci clean

@@ -409,7 +409,7 @@ def test_samples_are_put_in_order_and_averaged() -> None:
     ],
 )
 def test_an_interval_about_what_was_never_sampled_is_honest(names: list[tuple[str, str]]) -> None:
-    inside = []
+    inside: list[bool] = []
     for gpu, workload in names:
         held = np.isin(MEASURED.texts(GPU), [gpu] if gpu else ["K80", "P100"])
         held &= (MEASURED.texts(WORKLOAD) == workload) | (workload == "")
