@@ -16,7 +16,7 @@ from ebbtide.data.shapes import pollux
 DATA = Path(__file__).parents[1] / "data" / "pollux-profiles"
 WORKLOADS = ("bert", "yolov3")
 PLACEMENTS = st.lists(st.integers(1, 64), min_size=1, max_size=40)
-BATCHES = st.floats(1e-3, 1e6)
+BATCHES = st.floats(1e-3, 1e6, exclude_min=True)
 
 
 @cache
