@@ -1,14 +1,19 @@
 """
 Run parts of the test suite, one pytest each, and add up what they report.
 
-The last line is the sum: `N passed, N failed, N skipped`. A part without a single test counts as
-failed: nothing may pass because it is missing. An interrupt is left to pytest, which tears its
-fixtures down, so that no process of a test outlives the run.
+The tests of whole jobs wait for most of their time, so they run beside the parts that come after
+them; what they print is shown when they are done. The last line is the sum: `N passed, N failed,
+N skipped`. A part without a single test counts as failed: nothing may pass because it is missing.
+An interrupt is left to pytest, which tears its fixtures down, so that no process of a test outlives
+the run.
 """
 
 import argparse
+import contextlib
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +27,9 @@ from typing_extensions import override
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / ".run" / "tests"
 TEAR_DOWN_SECONDS = 60
+NEWS_SECONDS = 30
+# Should this process be killed, its child is interrupted, and tears down.
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "INT", "--") if shutil.which("setpriv") else ()
 MOST_SECOND_CHANCES = 4
 # What needs an API server and no nodes: all that can run on a cluster that is not ours to break.
 ON_ANY_CLUSTER = "e2e/tests/api"
@@ -36,6 +44,8 @@ class Part:
     options: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     """The command that makes what only this part needs."""
+    beside: bool = False
+    """Begin it, and go on with the parts that follow."""
     second_chance: bool = False
     """Run its failures once more: these tests race real processes on a machine that others use."""
 
@@ -67,6 +77,15 @@ PARTS = (
     Part(name="unit", folder="tests/unit", options=("-n", "2"), second_chance=True),
     Part(name="laws", folder="tests/laws", options=("-n", "2")),
     Part(name="handlers", folder="tests/handlers"),
+    # A control plane and a network of its own, as for `e2e`.
+    Part(
+        name="jobs",
+        folder="e2e/tests/jobs",
+        options=("-v", "-p", "no:xdist", "--timeout=300"),
+        prepare=("make", "--no-print-directory", "system", "controlplane"),
+        beside=True,
+        second_chance=True,
+    ),
     Part(
         name="runtime",
         folder="tests/runtime",
@@ -77,7 +96,7 @@ PARTS = (
     Part(
         name="e2e",
         folder="e2e/tests",
-        options=("-v", "-p", "no:xdist", "--timeout=300"),
+        options=("-v", "-p", "no:xdist", "--timeout=300", "--ignore=e2e/tests/jobs"),
         prepare=("make", "--no-print-directory", "system", "controlplane"),
         second_chance=True,
     ),
@@ -125,12 +144,60 @@ def judged(tally: Tally, *, status: int) -> Tally:
 def command_for(part: Part, *, coverage: bool, extra: list[str]) -> list[str]:
     """The pytest command line of one part."""
     report = REPORTS / f"{part.name}.xml"
-    options = [*part.options, f"--junit-xml={report}"]
+    # What failed last is remembered by part: two may run at once.
+    cache = REPORTS / f"{part.name}.cache"
+    options = [*part.options, f"--junit-xml={report}", "-o", f"cache_dir={cache}"]
     runner = ["-m", "pytest"]
     if coverage:  # a distributed worker may be ended before it has written what it measured
         runner = ["-m", "coverage", "run", "-m", "pytest"]
         options += ["-n", "0"]
     return [sys.executable, *runner, part.folder, *options, *extra]
+
+
+class Beside:
+    """A part that runs while others do, in a process of its own."""
+
+    def __init__(self, part: Part, *, command: tuple[str, ...] = ()) -> None:
+        """Begin, with another command where one is given; what it prints is kept for the end."""
+        self._part = part
+        self._log = REPORTS / f"{part.name}.log"
+        own = (*DIE_WITH_PARENT, sys.executable, __file__, part.name)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command or own,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A terminal's interrupt is passed on, so that it comes once.
+                start_new_session=True,
+            )
+
+    def finish(self) -> Tally:
+        """Wait for the end, show what was printed, and return the tally."""
+        while self._process.poll() is None:
+            lines = self._log.read_text(errors="replace").splitlines()
+            print(f"waiting for {self._part.name}: {lines[-1] if lines else ''}", flush=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(NEWS_SECONDS)
+        text = self._log.read_text(errors="replace")
+        print(text, end="", flush=True)
+        found = re.findall(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, flags=re.MULTILINE)
+        if not found:
+            return Tally(num_failed=1)
+        num_passed, num_failed, num_skipped = map(int, found[-1])
+        tally = Tally(num_passed=num_passed, num_failed=num_failed, num_skipped=num_skipped)
+        return judged(tally, status=self._process.returncode)
+
+    def stop(self) -> None:
+        """Let it tear down what it has, if it still runs."""
+        if self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(TEAR_DOWN_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def run(command: list[str]) -> int:
@@ -200,8 +267,41 @@ def selected(names: list[str]) -> list[Part]:
         return [
             replace(part, folder=ON_ANY_CLUSTER, prepare=()) if part.name == "e2e" else part
             for part in parts
+            if part.name != "jobs"
         ]
     return parts
+
+
+def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
+    """Run the parts, those that go beside others with them, and print a line for each."""
+    lines: list[str] = []
+    total = Tally()
+    beside: list[tuple[Part, float, Beside]] = []
+
+    def note(part: Part, tally: Tally, started: float) -> None:
+        nonlocal total
+        lines.append(f"  {part.name:14}{tally}  ({time.monotonic() - started:.0f} s)")
+        total += tally
+
+    try:
+        for part in parts:
+            started = time.monotonic()
+            if part.beside and len(parts) > 1:
+                print(f"\n== {part.name}: {part.folder}, beside what follows", flush=True)
+                if run(list(part.prepare)) == 0:
+                    beside.append((part, started, Beside(part)))
+                else:
+                    note(part, Tally(num_failed=1), started)
+                continue
+            note(part, run_part(part, coverage=coverage, extra=extra), started)
+        for part, started, other in beside:
+            note(part, other.finish(), started)
+    finally:
+        for _, _, other in beside:
+            other.stop()
+    print("\n" + "\n".join(lines))
+    print(total)
+    return total
 
 
 def main() -> int:
@@ -212,19 +312,12 @@ def main() -> int:
     arguments = parser.parse_args()
     # Started in the background of a shell, Python and its children would not hear an interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     REPORTS.mkdir(parents=True, exist_ok=True)
     (ROOT / ".run" / "coverage").mkdir(parents=True, exist_ok=True)
     extra = shlex.split(os.environ.get("ARGS", ""))
 
-    lines: list[str] = []
-    total = Tally()
-    for part in selected(arguments.parts):
-        started = time.monotonic()
-        tally = run_part(part, coverage=arguments.coverage, extra=extra)
-        lines.append(f"  {part.name:14}{tally}  ({time.monotonic() - started:.0f} s)")
-        total += tally
-    print("\n" + "\n".join(lines))
-    print(total)
+    total = run_parts(selected(arguments.parts), coverage=arguments.coverage, extra=extra)
     return 1 if total.num_failed else 0
 
 

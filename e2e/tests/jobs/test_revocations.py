@@ -60,7 +60,7 @@ async def test_lost_nodes_cost_no_step_and_change_no_result(
     slow = any(scenario.startswith("partition") for scenario, _ in series)
     job = await bed.train(workers=(2, 2), pause=0.2 if slow else 0.03)
     for number, (scenario, options) in enumerate(series):
-        await _revoke(bed, job, scenario, after_step=20 + 25 * number, **options)
+        await _revoke(bed, job, scenario, after_step=20 + 15 * number, **options)
     await job.until_over()
 
     check_whole(job, revocations=len(series))

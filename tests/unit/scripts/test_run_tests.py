@@ -2,6 +2,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,88 @@ def test_all_runs_every_part_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert names == [part.name for part in run_tests.PARTS]
     assert names[-1] == "e2e"
+
+
+def make_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
+    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
+    part = run_tests.Part(name="jobs", folder="tests", beside=True)
+    return run_tests.Beside(part, command=(sys.executable, "-c", program))
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        pytest.param("print('3 passed, 0 failed, 1 skipped')", "3 passed, 0 failed, 1 skipped"),
+        pytest.param(
+            "print('3 passed, 1 failed, 0 skipped'); raise SystemExit(1)",
+            "3 passed, 1 failed, 0 skipped",
+        ),
+        pytest.param("print('nothing of the kind')", "0 passed, 1 failed, 0 skipped"),
+        pytest.param(
+            "print('3 passed, 0 failed, 0 skipped'); raise SystemExit(1)",
+            "3 passed, 1 failed, 0 skipped",
+            id="a failure that no test shows",
+        ),
+    ],
+)
+def test_what_ran_beside_is_shown_and_counted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    program: str,
+    expected: str,
+) -> None:
+    tally = make_beside(tmp_path, monkeypatch, program).finish()
+
+    assert str(tally) == expected
+    assert "passed" in capsys.readouterr().out or "nothing" in program
+
+
+def test_what_runs_beside_is_interrupted_when_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "print('1 passed', flush=True)\nimport time\ntime.sleep(1000)"
+    beside = make_beside(tmp_path, monkeypatch, program)
+    while "passed" not in (tmp_path / "jobs.log").read_text():
+        pass
+
+    beside.stop()
+
+    assert "KeyboardInterrupt" in (tmp_path / "jobs.log").read_text()
+    beside.stop()  # and not twice
+
+
+def test_a_part_beside_others_is_added_after_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order = []
+
+    class FakeBeside:
+        def __init__(self, part: Any) -> None:
+            order.append(f"begun {part.name}")
+
+        def finish(self) -> Any:
+            order.append("finished")
+            return run_tests.Tally(num_passed=2)
+
+        def stop(self) -> None:
+            order.append("stopped")
+
+    def run_part(part: Any, **_: Any) -> Any:
+        order.append(part.name)
+        return run_tests.Tally(num_passed=1)
+
+    monkeypatch.setattr(run_tests, "Beside", FakeBeside)
+    monkeypatch.setattr(run_tests, "run_part", run_part)
+    monkeypatch.setattr(run_tests, "run", lambda _: 0)
+    jobs = run_tests.Part(name="jobs", folder="tests", beside=True, prepare=("true",))
+    other = run_tests.Part(name="e2e", folder="tests")
+
+    total = run_tests.run_parts([jobs, other], coverage=False, extra=[])
+
+    assert order == ["begun jobs", "e2e", "finished", "stopped"]
+    assert total.num_passed == 3
+    assert capsys.readouterr().out.endswith("3 passed, 0 failed, 0 skipped\n")
 
 
 def file_report(*, covered: int, statements: int) -> dict[str, dict[str, int]]:
