@@ -143,8 +143,13 @@ async def test_b020_what_stays_at_the_end_is_what_the_policy_says(bed: Bed, poli
         workers=(1, 1), backoffLimit=0, cleanPodPolicy=policy, options=("--fail-at", "5")
     )
     await job.until_state("Failed")
+    left = {"active", "ready", "succeeded", "failed"} if policy == "All" else {"active"}
     await job.until(
-        lambda job: all(r["active"] == 0 for r in job.status["replicaStatuses"].values()),
+        lambda job: all(
+            role.get(kind, 0) == 0
+            for role in job.status["replicaStatuses"].values()
+            for kind in left
+        ),
         what="at rest",
     )
 
