@@ -185,8 +185,8 @@ async def test_a_suspended_job_can_be_deleted_at_once(bench: Bench, operator: Op
     async with asyncio.timeout(5):
         while await bench.job() is not None:  # noqa: ASYNC110 -- as kubectl delete --wait does
             await asyncio.sleep(0.1)
-    # Its series go with it.
-    async with asyncio.timeout(5):
+    # Its series go with it, once the news have come.
+    async with asyncio.timeout(30):
         while f'namespace="{bench.namespace}"' in (await operator.get("/metrics"))[1]:  # noqa: ASYNC110 -- a scrape is a poll
             await asyncio.sleep(0.1)
 
