@@ -70,6 +70,9 @@ class Tally:
         return f"{self.num_passed} passed, {self.num_failed} failed, {self.num_skipped} skipped"
 
 
+END_TO_END = ("-v", "-p", "no:xdist", "--timeout=300")
+SYSTEM = ("make", "--no-print-directory", "system", "controlplane")
+
 # In the order of `all`: what is quick and often wrong comes first.
 PARTS = (
     Part(name="architecture", folder="tests/architecture"),
@@ -81,8 +84,8 @@ PARTS = (
     Part(
         name="jobs",
         folder="e2e/tests/jobs",
-        options=("-v", "-p", "no:xdist", "--timeout=300"),
-        prepare=("make", "--no-print-directory", "system", "controlplane"),
+        options=END_TO_END,
+        prepare=SYSTEM,
         beside=True,
         second_chance=True,
     ),
@@ -96,8 +99,8 @@ PARTS = (
     Part(
         name="e2e",
         folder="e2e/tests",
-        options=("-v", "-p", "no:xdist", "--timeout=300", "--ignore=e2e/tests/jobs"),
-        prepare=("make", "--no-print-directory", "system", "controlplane"),
+        options=(*END_TO_END, "--ignore=e2e/tests/jobs"),
+        prepare=SYSTEM,
         second_chance=True,
     ),
 )

@@ -8,26 +8,19 @@ measured the base says what changes.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
+from ebbtide.core.models import boosting
 from ebbtide.core.models.all_reduce.base import Base
 from ebbtide.core.models.all_reduce.calls import Calls
 from ebbtide.core.models.forecast import Json
 from ebbtide.core.models.table import Floats
 
-ROUNDS: Final = 200
-SETTINGS: Final[Mapping[str, Any]] = {
-    "max_depth": 3,
-    "learning_rate": 0.05,
-    "tree_method": "exact",
-    "nthread": 1,
-    "verbosity": 0,
-}
+EXACT: Final = "exact"
 """Exact splits: a table of a hundred rows has too few for histograms to pay."""
 MOST_KNOTS: Final = 48
 """Of more sizes an even selection is taken."""
@@ -44,12 +37,7 @@ class Trees:
     @cached_property
     def booster(self) -> Any:  # noqa: ANN401 -- its type would load the library
         """The trees, ready to be asked."""
-        import xgboost  # noqa: PLC0415 -- loads only where a model needs it
-
-        booster = xgboost.Booster()
-        booster.load_model(bytearray(self.stored.encode()))
-        booster.set_param({"nthread": 1})
-        return booster
+        return boosting.load(self.stored)
 
     def at(self, calls: Calls) -> Floats:
         """Return what the trees were grown for."""
@@ -59,12 +47,9 @@ class Trees:
     @classmethod
     def grow(cls, calls: Calls, values: Floats) -> "Trees":
         """Grow trees for values."""
-        import xgboost  # noqa: PLC0415 -- loads only where a fit needs it
-
         systems = tuple(sorted(set(calls.system.tolist())))
-        data = xgboost.DMatrix(_features(calls, systems), label=values)
-        booster = xgboost.train(dict(SETTINGS), data, num_boost_round=ROUNDS)
-        return cls(stored=booster.save_raw("json").decode(), systems=systems)
+        stored = boosting.grow(_features(calls, systems), values, tree_method=EXACT)
+        return cls(stored=stored, systems=systems)
 
     def to_json(self) -> Json:
         """Return plain JSON."""

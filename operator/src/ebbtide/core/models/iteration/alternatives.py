@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ebbtide.core.models.forecast import BEYOND, Forecast, Json, Spread
+from ebbtide.core.models import boosting
+from ebbtide.core.models.forecast import Forecast, Json, Spread
 from ebbtide.core.models.iteration.fitting import compute_of
 from ebbtide.core.models.iteration.held import Held, deal, judge_held
-from ebbtide.core.models.iteration.layout import Layout, Limits, read_placements
+from ebbtide.core.models.iteration.layout import Layout, Limits
 from ebbtide.core.models.iteration.physics import Compute
-from ebbtide.core.models.iteration.samples import BATCH, INPUTS, Rows, read_samples
-from ebbtide.core.models.iteration.steps import rows_of
+from ebbtide.core.models.iteration.samples import Rows, read_samples
+from ebbtide.core.models.iteration.steps import answer
 from ebbtide.core.models.quality import Quality
-from ebbtide.core.models.table import DataError, Floats, Table, check
+from ebbtide.core.models.table import DataError, Flags, Floats, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,14 +32,6 @@ TREES: Final = "trees"
 CURVE_AND_TREES: Final = "curve-and-trees"
 SPLIT: Final = "fold:placement"
 
-ROUNDS: Final = 200
-SETTINGS: Final[Mapping[str, Any]] = {
-    "max_depth": 3,
-    "learning_rate": 0.05,
-    "tree_method": "hist",
-    "nthread": 1,
-    "verbosity": 0,
-}
 LEAST_SYNC: Final = 1e-6
 """Seconds: what stands for none at all, which has no logarithm."""
 
@@ -60,12 +53,7 @@ class Forest:
     @cached_property
     def booster(self) -> Any:  # noqa: ANN401 -- its type would load the library
         """The trees, ready to be asked."""
-        import xgboost  # noqa: PLC0415 -- loads only where a model needs it
-
-        booster = xgboost.Booster()
-        booster.load_model(bytearray(self.stored.encode()))
-        booster.set_param({"nthread": 1})
-        return booster
+        return boosting.load(self.stored)
 
     def seconds(self, layout: Layout, batch: Floats) -> Floats:
         """Return step times."""
@@ -76,6 +64,16 @@ class Forest:
         outside = self.limits.exclude(layout)
         result: Floats = np.where(outside, np.maximum(found, alone), found)
         return result
+
+    def deviation(self, layout: Layout, batch: Floats) -> Floats:
+        """Return 1 for each question: trees are as wrong everywhere."""
+        del layout
+        return np.ones(len(batch))
+
+    def exclude(self, layout: Layout, batch: Floats) -> Flags:
+        """Tell which questions lie beyond the data."""
+        outside: Flags = (batch < self.least_batch) | (batch > self.most_batch)
+        return outside | self.limits.exclude(layout)
 
     def to_json(self) -> Json:
         """Return plain JSON."""
@@ -112,20 +110,7 @@ class Forests:
 
     def predict(self, table: Table) -> Forecast:
         """Seconds of a step of each row."""
-        check(table, INPUTS)
-        batch, layout = table.numbers(BATCH), Layout.of(read_placements(table))
-        value, low, high = (np.empty(len(table)) for _ in range(3))
-        beyond = np.zeros(len(table), dtype=np.bool_)
-        for name, here in rows_of(table, self.workloads):
-            item, where, size = self.workloads[name], layout.take(here), batch[here]
-            outside = (size < item.least_batch) | (size > item.most_batch)
-            outside |= item.limits.exclude(where)
-            power = np.where(outside, BEYOND, 1.0)
-            value[here] = item.seconds(where, size)
-            low[here] = value[here] * item.spread.low**power
-            high[here] = value[here] * item.spread.high**power
-            beyond[here] = outside
-        return Forecast(value=value, low=low, high=high, beyond=beyond)
+        return answer(table, self.workloads)
 
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
@@ -190,17 +175,12 @@ def _hold_out(rows: Rows, *, adds: bool) -> Held:
 
 
 def _grow(rows: Rows, *, adds: bool, spread: Spread) -> Forest:
-    import xgboost  # noqa: PLC0415 -- loads only where a fit needs it
-
     layout = Layout.of(rows.placements)
     used = ~layout.alone if adds and not layout.alone.all() else np.ones(len(layout), dtype=bool)
     target = np.maximum(rows.sync, LEAST_SYNC) if adds else rows.seconds
-    data = xgboost.DMatrix(
-        _features(layout.take(used), rows.batch[used]), label=np.log(target[used])
-    )
-    booster = xgboost.train(dict(SETTINGS), data, num_boost_round=ROUNDS)
+    features = _features(layout.take(used), rows.batch[used])
     return Forest(
-        stored=booster.save_raw("json").decode(),
+        stored=boosting.grow(features, np.log(target[used]), tree_method="hist"),
         compute=compute_of(rows, bare=adds),
         adds=adds,
         limits=Limits.of(layout),

@@ -10,7 +10,7 @@ than the same rank alone: speed grows at most in proportion to GPUs.
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -47,6 +47,11 @@ class Workload:
     most_batch: float
     spread: Spread
     """Of residuals in standard deviations, as exponentials."""
+
+    def seconds(self, layout: Layout, batch: Floats) -> Floats:
+        """Return step times."""
+        found: Floats = np.exp(self.log_seconds(layout, batch))
+        return found
 
     def log_seconds(self, layout: Layout, batch: Floats) -> Floats:
         """Return logarithms of step times; never below those of one GPU."""
@@ -114,19 +119,7 @@ class Steps:
 
     def predict(self, table: Table) -> Forecast:
         """Seconds of a step of each row."""
-        check(table, INPUTS)
-        batch, layout = table.numbers(BATCH), Layout.of(read_placements(table))
-        value, low, high = (np.empty(len(table)) for _ in range(3))
-        beyond = np.zeros(len(table), dtype=np.bool_)
-        for name, here in rows_of(table, self.workloads):
-            item, where, size = self.workloads[name], layout.take(here), batch[here]
-            outside = item.exclude(where, size)
-            deviation = item.deviation(where, size) * np.where(outside, BEYOND, 1.0)
-            value[here] = np.exp(item.log_seconds(where, size))
-            low[here] = value[here] * item.spread.low**deviation
-            high[here] = value[here] * item.spread.high**deviation
-            beyond[here] = outside
-        return Forecast(value=value, low=low, high=high, beyond=beyond)
+        return answer(table, self.workloads)
 
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
@@ -137,6 +130,40 @@ def read_steps(method: str, quality: Quality, stored: Json) -> Steps:
     """Read the parameters that `Steps` wrote."""
     workloads = {name: Workload.from_json(item) for name, item in stored["workloads"].items()}
     return Steps(method=method, quality=quality, workloads=workloads)
+
+
+class Fitted(Protocol):
+    """What answers for one workload, whatever it was fitted by."""
+
+    @property
+    def spread(self) -> Spread:
+        """Of residuals; taken to the power of `deviation`."""
+
+    def seconds(self, layout: Layout, batch: Floats) -> Floats:
+        """Return step times."""
+
+    def deviation(self, layout: Layout, batch: Floats) -> Floats:
+        """Return how much wider or narrower the spread is at each question."""
+
+    def exclude(self, layout: Layout, batch: Floats) -> Flags:
+        """Tell which questions lie beyond the data."""
+
+
+def answer(table: Table, workloads: Mapping[str, Fitted]) -> Forecast:
+    """Answer each row by its workload; raises DataError for an unknown one."""
+    check(table, INPUTS)
+    batch, layout = table.numbers(BATCH), Layout.of(read_placements(table))
+    value, low, high = (np.empty(len(table)) for _ in range(3))
+    beyond = np.zeros(len(table), dtype=np.bool_)
+    for name, here in rows_of(table, workloads):
+        item, where, size = workloads[name], layout.take(here), batch[here]
+        outside = item.exclude(where, size)
+        power = item.deviation(where, size) * np.where(outside, BEYOND, 1.0)
+        value[here] = item.seconds(where, size)
+        low[here] = value[here] * item.spread.low**power
+        high[here] = value[here] * item.spread.high**power
+        beyond[here] = outside
+    return Forecast(value=value, low=low, high=high, beyond=beyond)
 
 
 def rows_of(table: Table, known: Iterable[str]) -> list[tuple[str, Flags]]:
