@@ -5,11 +5,12 @@ A row whose bar is of the machine (seconds, not a ratio) is judged only where a 
 says that the machine is quiet; but a bar that holds on a busy machine holds on a quiet one too.
 """
 
+import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO, TypeAlias
@@ -165,3 +166,27 @@ def _join(line: Sequence[str], widths: Sequence[int]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
+
+
+def run(name: str, parts: Mapping[str, Callable[[], Sequence[Row]]], *, about: str | None) -> int:
+    """
+    Measure the parts that the command line names, all where it names none, and report them.
+
+    How far it is, is said on standard error. Returns the exit status.
+    """
+    parser = argparse.ArgumentParser(prog=f"bench-{name}", description=about)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    chosen = parser.parse_args().parts or list(parts)
+    unknown = sorted(set(chosen) - set(parts))
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are: {', '.join(parts)}")
+    before = yardstick()
+    found: list[Row] = []
+    for number, part in enumerate(chosen, start=1):
+        begun = time.monotonic()
+        print(f"[{number}/{len(chosen)}] {part} ...", end="", flush=True, file=sys.stderr)
+        rows = parts[part]()
+        print(f" {len(rows)} rows, {time.monotonic() - begun:.1f} s", file=sys.stderr)
+        found.extend(rows)
+    # The calmer of two moments would hide a burst: the busier one counts.
+    return report(name, found, yardstick_s=max(before, yardstick()))
