@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -23,13 +24,14 @@ def image_environment() -> dict[str, str]:
     return {"PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}", "HOME": "/root"}
 
 
-def image_folders() -> list[Path]:
+@functools.cache  # asked at each start of a container
+def image_folders() -> tuple[Path, ...]:
     """Return the folders of the machine that hold what an image would: Python and our package."""
     package = importlib.util.find_spec("ebbtide")
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     if package is not None and package.origin is not None:
         found.append(Path(package.origin).resolve().parents[1])
-    return found
+    return tuple(found)
 
 
 async def environment(container: Json, sources: Sources) -> dict[str, str]:
