@@ -1,0 +1,71 @@
+"""What the planner is told: the work, the goal, the pools, the models, and what runs now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from ebbtide.core.models.start_up import Duration
+from ebbtide.core.models.survival import Survival
+from ebbtide.core.planner.speed import Speed
+from ebbtide.core.values.objective import Minimize
+from ebbtide.core.values.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """A pool that the job may use, and what is known of it now."""
+
+    pool: Pool
+    free: int | None = None
+    """Nodes that the job can have there now, those it has included; None: up to the limit."""
+    life: Survival | None = None
+    """Of a new node; None for on-demand nodes, which are not taken away."""
+    availability: float = 1.0
+    """The share of the time, in the long run, in which nodes can be had."""
+    start_up: Duration | None = None
+    """From the request of a node to a worker that trains; None: the default of `Overheads`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """What changes and interruptions cost, seconds each."""
+
+    start_s: float  # a node from request to a worker that trains
+    save_s: float  # training stands still for one checkpoint
+    restore_s: float  # load after a total loss
+    reform_s: float  # members of a new generation find together: one rescale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What runs now."""
+
+    workers: Mapping[str, int] = field(default_factory=dict)  # by pool
+    servers: int = 0
+    changes: tuple[datetime, ...] = ()  # when the plan was changed, within the last hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """One question to the planner."""
+
+    steps_left: int
+    global_batch: int
+    uses_servers: bool
+    sizes: tuple[int, ...]  # legal numbers of workers, ascending
+    on_demand_floor: int  # workers
+    gpus_per_worker: int
+    processes_per_worker: int
+    minimize: Minimize = Minimize.COST
+    due: datetime | None = None
+    budget_left_usd: Decimal | None = None
+    spent_usd: Decimal = Decimal(0)
+    pools: tuple[PoolState, ...]
+    speed: Speed
+    overheads: Overheads
+    server_usd_per_hour: Decimal = Decimal(0)  # one server's share of an on-demand node
+    servers: tuple[int, int] = (1, 1)  # fewest and most; the same twice: a fixed number
+    fixed_usd_per_hour: Decimal = Decimal(0)  # coordinator and what else runs whatever the plan
+    checkpoint_interval: timedelta | None = None  # None: chosen by the planner
+    running: Running = Running()

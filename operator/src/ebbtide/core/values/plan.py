@@ -1,0 +1,70 @@
+"""A plan: what to run now, what is expected of it, and what it was chosen over."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Workers of one pool in a plan."""
+
+    pool: str
+    replicas: int  # workers
+    batch_share: float  # of the global batch, all these workers together; a plan's add up to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What is expected; money is the whole job's, with what is already spent."""
+
+    finish: datetime  # as likely before as after
+    finish_late: datetime  # nine of ten times before
+    cost_usd: Decimal
+    cost_high_usd: Decimal  # nine of ten times below
+    deadline_probability: float | None  # None: there is no deadline
+    steps_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A plan that lost."""
+
+    shares: tuple[Share, ...]
+    servers: int
+    predicted: Predicted
+    why: str  # why it lost, in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the planner wants to run now."""
+
+    shares: tuple[Share, ...]  # pools without workers are left out; the cheapest worker first
+    servers: int
+    spares: int
+    on_demand_floor: int  # workers
+    checkpoint_interval: timedelta
+    predicted: Predicted
+    reason: str  # one sentence
+    alternatives: tuple[Alternative, ...] = ()  # at most 5, the best first
+    assumptions: tuple[str, ...] = ()  # what was taken for granted, and how sure each model is
+    made_at: datetime
+
+    @property
+    def workers(self) -> int:
+        """How many workers in all."""
+        return sum(share.replicas for share in self.shares)
+
+    def replicas_in(self, pool: str) -> int:
+        """How many workers one pool has in this plan."""
+        return sum(share.replicas for share in self.shares if share.pool == pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """No plan meets the goal."""
+
+    reason: str  # names the value, the limit and what would be right
+    nearest_deadline: datetime | None = None  # the earliest that can be met within the budget
+    nearest_budget_usd: Decimal | None = None  # the least that meets the deadline
