@@ -15,6 +15,7 @@ from ebbtide.core.values.status import Attempts
 from ebbtide.wire.messages import WorkSpec
 
 KEY = f"{Role.COORDINATOR}-0"
+UNPLANNED_INTERVAL = timedelta(seconds=60)  # between checkpoints, where nothing says better
 STILL_THERE: frozenset[str] = frozenset({"joining", "member", "spare", "leaving"})
 
 
@@ -27,7 +28,7 @@ def work_of(job: Job, *, desired: int, settings: Settings) -> WorkSpec:
         min_replicas=job.min_replicas,
         desired=desired,
         processes_per_worker=job.processes_per_worker,
-        checkpoint_interval=job.checkpoint_interval.total_seconds(),
+        checkpoint_interval=(job.checkpoint_interval or UNPLANNED_INTERVAL).total_seconds(),
         checkpoint_retain=job.checkpoint_retain,
         coordinator_grace=settings.coordinator_grace.total_seconds(),
         heartbeat=settings.heartbeat.total_seconds(),

@@ -1,9 +1,9 @@
 """
 The placement policy until the planner comes: full size, cheapest pools first.
 
-Target = `maxReplicas`. The first `onDemandFloor` workers go to the cheapest on-demand pool, the
-others to the cheapest spot pool with room, then to on-demand. A worker that waited in vain in a
-pool goes to the next one.
+Target = `elasticPolicy.replicas` in plan mode Manual, else the largest legal size. The first
+`onDemandFloor` workers go to the cheapest on-demand pool, the others to the cheapest spot pool with
+room, then to on-demand. A worker that waited in vain in a pool goes to the next one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.core.values.job import Job, SpotUse
+from ebbtide.core.values.objective import PlanMode
 from ebbtide.core.values.pool import Market, Pool
 
 
@@ -82,10 +83,16 @@ def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
         spot=tuple(pool for pool in fit if pool.market is Market.SPOT),
         on_demand=tuple(pool for pool in fit if pool.market is Market.ON_DEMAND),
         floor=floor,
-        desired=job.max_replicas,
+        desired=_size(job),
         gpus=job.gpus_per_worker,
         unfit=tuple(unfit),
     )
+
+
+def _size(job: Job) -> int:
+    if job.plan_mode is PlanMode.MANUAL and job.replicas is not None:
+        return job.replicas
+    return max(job.sizes(), default=job.max_replicas)
 
 
 def _why_not(job: Job, pool: Pool) -> str:

@@ -1,12 +1,14 @@
 """A TrainingJob's wishes, checked and with every default filled in."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from typing_extensions import override
+
+from ebbtide.core.values.objective import Objective, PlanMode
 
 
 class SpotUse(enum.StrEnum):
@@ -52,6 +54,12 @@ class Job:
     global_batch_size: int
     min_replicas: int
     max_replicas: int
+    replica_increment_step: int = 1
+    replica_discrete_values: tuple[int, ...] = ()  # () = every step from min_replicas on
+    replicas: int | None = None  # what plan_mode Manual runs
+    objective: Objective = field(default_factory=Objective)
+    plan_mode: PlanMode = PlanMode.AUTO
+    profile: str | None = None  # name of a WorkloadProfile in the job's namespace
     pools: tuple[str, ...] | None = None  # names; None = see pool_selector
     pool_selector: Mapping[str, str] | None = None  # labels; None and no names = all that fit
     on_demand_floor: int = 1
@@ -59,7 +67,7 @@ class Job:
     gpus_per_worker: int = 1
     processes_per_worker: int = 1
     checkpoint_path: str = "/checkpoints"
-    checkpoint_interval: timedelta = timedelta(seconds=60)
+    checkpoint_interval: timedelta | None = None  # None = Auto: the plan says
     checkpoint_retain: int = 3
     suspend: bool = False
     managed_by: str = ""
@@ -69,6 +77,24 @@ class Job:
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     template: Mapping[str, Any] = field(default_factory=dict)  # PodTemplateSpec as applied
     template_hash: str = ""
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return the legal numbers of workers, ascending."""
+        return legal_sizes(
+            self.min_replicas,
+            self.max_replicas,
+            step=self.replica_increment_step,
+            values=self.replica_discrete_values,
+        )
+
+
+def legal_sizes(
+    least: int, most: int, *, step: int = 1, values: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Return the numbers of workers from `least` to `most` that a job may have, ascending."""
+    if values:
+        return tuple(sorted({size for size in values if least <= size <= most}))
+    return tuple(range(least, most + 1, step))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.pool import Pool
+from ebbtide.core.values.profile import Profile
 from ebbtide.core.values.status import JobStatus
 from ebbtide.wire.messages import Report
 
@@ -135,4 +136,6 @@ class Observed:
     foreign: frozenset[str] = (
         frozenset()
     )  # names among ours that somebody else owns: `Pod x`, `Service y`
+    profile: Profile | None = None  # of the WorkloadProfile that the job names
+    profile_error: str = ""  # why there is none, though the job names one
     rejected: str = ""  # why the API server refused our pod, from the last attempt to create it

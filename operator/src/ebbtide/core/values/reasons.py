@@ -23,8 +23,16 @@ UNTIL_KNOWN: Final = (PLANNED, GOAL_AT_RISK, CHECKPOINTS_HEALTHY)  # Unknown at 
 
 # ---------------------------------------------------------------- condition reasons
 FIXED_SIZE: Final = "FixedSize"  # Planned, until the planner rules
+PLAN_CHOSEN: Final = "PlanChosen"  # Planned=True; an event too
+MANUAL_SIZE: Final = "ManualSize"  # Planned, planMode Manual
+DRY_RUN: Final = "DryRun"  # Planned, and nothing runs
+GOAL_INFEASIBLE: Final = "GoalInfeasible"  # Planned=False, Stalled=True
+PROFILE_MISSING: Final = "ProfileMissing"  # the WorkloadProfile that the job names is of no use
 NO_POOL: Final = "NoPool"  # no pool fits the job
 NO_GOAL: Final = "NoGoal"  # GoalAtRisk where no goal is set
+GOAL_IN_REACH: Final = "GoalInReach"  # GoalAtRisk=False
+DEADLINE_AT_RISK: Final = "DeadlineAtRisk"  # GoalAtRisk=True
+BUDGET_AT_RISK: Final = "BudgetAtRisk"  # GoalAtRisk=True
 STARTING: Final = "Starting"
 NO_CAPACITY: Final = "NoCapacity"
 IMAGE_PULL_FAILED: Final = "ImagePullFailed"
@@ -58,6 +66,9 @@ POD_RESTARTED: Final = "PodRestarted"
 POD_FAILED: Final = "PodFailed"
 REPLACEMENT_CREATED: Final = "ReplacementCreated"
 FELL_BACK: Final = "FellBackToOnDemand"
+RETURNED: Final = "ReturnedToSpot"
+SCALED_UP: Final = "ScaledUp"
+SCALED_DOWN: Final = "ScaledDown"
 MOVED_POOL: Final = "MovedToNextPool"
 RUNNING_EVENT: Final = "Running"
 LATE_EXIT: Final = "LateExit"

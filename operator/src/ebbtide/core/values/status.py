@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from ebbtide.core.values.plan import Plan
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
@@ -39,6 +41,7 @@ class Progress:
     step: int = 0
     steps: int = 0
     steps_per_second: float = 0.0
+    predicted_steps_per_second: float | None = None  # None: nothing was predicted
     percentage: int = 0
     estimated_remaining_seconds: int | None = None
     last_checkpoint_step: int | None = None
@@ -137,6 +140,8 @@ class JobStatus:
     counters: Counters = Counters()
     last_failure: LastFailure | None = None
     display: Display = Display()
+    plan: Plan | None = None
+    plan_changes: tuple[datetime, ...] = ()  # of the plan, within the last hour, the oldest first
 
     def condition(self, kind: str) -> Condition | None:
         """Return one condition by type."""
