@@ -80,6 +80,10 @@ class Crew:
             return present
         return [pod for pod in pods if pod.phase is PodPhase.RUNNING]
 
+    def best(self, pods: Sequence[Pod]) -> Pod:
+        """Return the member; among equals the older, which has more of its work done."""
+        return min(pods, key=lambda pod: (not self.is_member(pod), pod.attempt))
+
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
         sign = self.signs[pod.name]
@@ -146,12 +150,11 @@ def _staff_index(
     index: int, live: list[Pod], *, crew: Crew, placement: Placement, out: Staffing
 ) -> None:
     key = f"{Role.WORKER}-{index}"
-    _settle(key, live, crew=crew, out=out)
+    settle(key, live, crew=crew, out=out)
     sound = [pod for pod in live if not crew.risk(pod)]
     at_hand = crew.at_hand(sound)
     if len(sound) > 1 and at_hand:  # nobody goes before it is known that another one is there
-        # The member stays; among equals the older, which has more of its work done.
-        keep = min(at_hand, key=lambda pod: (not crew.is_member(pod), pod.attempt))
+        keep = crew.best(at_hand)
         for pod in sound:
             if pod is not keep:
                 out.retire(pod)
@@ -163,7 +166,7 @@ def _staff_index(
         _move_on(sound[0], crew=crew, placement=placement, out=out)
 
 
-def _settle(key: str, live: list[Pod], *, crew: Crew, out: Staffing) -> None:
+def settle(key: str, live: Sequence[Pod], *, crew: Crew, out: Staffing) -> None:
     """Forget what a worker that runs again has put right."""
     entry = out.attempts.get(key, Attempts())
     if entry.lost and any(crew.is_member(pod) for pod in live):
@@ -178,7 +181,7 @@ def _replace(
 ) -> None:
     key = f"{Role.WORKER}-{index}"
     entry = out.attempts[key]
-    wait = _not_before(entry, crew) - crew.now if not live else timedelta(0)
+    wait = not_before(entry, crew) - crew.now if not live else timedelta(0)
     if wait > timedelta(0):
         out.timers.append(wait)
         out.backing_off.append(f"worker {index} is made again in {wait.total_seconds():.0f} s")
@@ -188,7 +191,7 @@ def _replace(
         out.waits.append(f"worker {index}: {placement.explain(index)}")
         out.starved = True
         return
-    _create(index, pool, crew=crew, out=out)
+    create(index, pool, crew=crew, out=out)
     if live or entry.lost:
         cause = crew.risk(live[-1]) if live else "its predecessor was lost"
         message = f"made a replacement for worker {index} in pool {pool.name}: {cause}"
@@ -217,7 +220,7 @@ def _move_on(pod: Pod, *, crew: Crew, placement: Placement, out: Staffing) -> No
     out.attempts[pod.index_key] = replace(entry, tried=tried)
     out.retire(pod)
     out.load[pod.pool] = out.load.get(pod.pool, 0) - 1
-    _create(pod.index, pool, crew=crew, out=out)
+    create(pod.index, pool, crew=crew, out=out)
     seconds = crew.settings.capacity_wait.total_seconds()
     message = (
         f"worker {pod.index} found no node in pool {pod.pool} for {seconds:.0f} s, "
@@ -228,7 +231,8 @@ def _move_on(pod: Pod, *, crew: Crew, placement: Placement, out: Staffing) -> No
     out.events.append(Event(reason=reason, message=message))
 
 
-def _create(index: int, pool: Pool, *, crew: Crew, out: Staffing) -> None:
+def create(index: int, pool: Pool, *, crew: Crew, out: Staffing) -> None:
+    """Make the next attempt of an index in a pool."""
     key = f"{Role.WORKER}-{index}"
     entry = out.attempts.get(key, Attempts())
     attempt = 1 + max(entry.last, crew.former_attempts.get(key, 0))
@@ -246,7 +250,7 @@ def after_create(entry: Attempts, attempt: int) -> Attempts:
     return replace(entry, last=attempt)
 
 
-def _not_before(entry: Attempts, crew: Crew) -> datetime:
+def not_before(entry: Attempts, crew: Crew) -> datetime:
     """When the next attempt may be made: after a failure, or a row of false starts, not at once."""
     if entry.ended is None:
         return crew.now

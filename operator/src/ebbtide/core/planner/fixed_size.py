@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.core.values.job import Job, SpotUse
-from ebbtide.core.values.objective import PlanMode
 from ebbtide.core.values.pool import Market, Pool
 
 
@@ -65,6 +64,20 @@ class FixedSize:
 
 def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
     """Sort the pools that a job may use by what a worker costs there."""
+    fit, unfit = sort_out(job, pools)
+    desired = job.max_replicas if job.replicas is None else job.replicas
+    return FixedSize(
+        spot=tuple(pool for pool in fit if pool.market is Market.SPOT),
+        on_demand=tuple(pool for pool in fit if pool.market is Market.ON_DEMAND),
+        floor=desired if job.spot is SpotUse.NEVER else job.on_demand_floor,
+        desired=desired,
+        gpus=job.gpus_per_worker,
+        unfit=unfit,
+    )
+
+
+def sort_out(job: Job, pools: Sequence[Pool]) -> tuple[tuple[Pool, ...], tuple[str, ...]]:
+    """Return the pools that a job may use, the cheapest worker first; and why not the others."""
     fit: list[Pool] = []
     unfit: list[str] = []
     for pool in pools:
@@ -78,21 +91,7 @@ def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
         f"{name}: there is no such CapacityPool" for name in job.pools or () if name not in known
     ]
     fit.sort(key=lambda pool: (_usd_per_worker_hour(pool, job.gpus_per_worker), pool.name))
-    floor = job.max_replicas if job.spot is SpotUse.NEVER else job.on_demand_floor
-    return FixedSize(
-        spot=tuple(pool for pool in fit if pool.market is Market.SPOT),
-        on_demand=tuple(pool for pool in fit if pool.market is Market.ON_DEMAND),
-        floor=floor,
-        desired=_size(job),
-        gpus=job.gpus_per_worker,
-        unfit=tuple(unfit),
-    )
-
-
-def _size(job: Job) -> int:
-    if job.plan_mode is PlanMode.MANUAL and job.replicas is not None:
-        return job.replicas
-    return max(job.sizes(), default=job.max_replicas)
+    return tuple(fit), tuple(unfit)
 
 
 def _why_not(job: Job, pool: Pool) -> str:

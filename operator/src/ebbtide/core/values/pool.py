@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -48,3 +48,12 @@ class Pool:
     def room(self, gpus_per_worker: int) -> int:
         """How many workers of that size the whole pool carries."""
         return self.max_nodes * self.workers_per_node(gpus_per_worker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What one job's own pods show of a pool."""
+
+    held: int = 0  # workers of the job that have a node there and can be counted on
+    waiting_since: datetime | None = None  # since when one of them waits for a node
+    dry_since: datetime | None = None  # ... where it waits for so long that there is none
