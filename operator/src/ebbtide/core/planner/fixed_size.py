@@ -65,7 +65,7 @@ class FixedSize:
 def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
     """Sort the pools that a job may use by what a worker costs there."""
     fit, unfit = sort_out(job, pools)
-    desired = job.max_replicas if job.replicas is None else job.replicas
+    desired = job.sizes()[-1] if job.replicas is None else job.replicas
     return FixedSize(
         spot=tuple(pool for pool in fit if pool.market is Market.SPOT),
         on_demand=tuple(pool for pool in fit if pool.market is Market.ON_DEMAND),
