@@ -12,7 +12,7 @@ from ebbtide.core.models.iteration.physics import Compute
 from ebbtide.core.models.iteration.samples import gather, read_samples
 from ebbtide.core.models.iteration.steps import Steps
 from ebbtide.core.models.quality import Errors, fold_by
-from ebbtide.core.models.stored import Model, seal
+from ebbtide.core.models.stored import Model, StoredModelError, seal
 from ebbtide.core.models.table import DataError, Floats, Table
 from ebbtide.data.shapes import pollux
 
@@ -377,6 +377,22 @@ def test_what_was_stored_answers_exactly_the_same(method: str) -> None:
         ours: Floats = getattr(fitted.predict(table), name)
         assert (getattr(read_again.predict(table), name) == ours).all()
     assert seal(KIND.name, read_again) == seal(KIND.name, fitted)
+
+
+def test_scales_come_from_the_samples_and_are_stored_once() -> None:
+    calm = KIND.methods[PROCESS](make_table(noise=0.01)).parameters()
+    noisy = KIND.methods[PROCESS](make_table(noise=0.2)).parameters()
+
+    for name in ("noise_all", "run_all"):
+        assert noisy["scales"][name] > calm["scales"][name]
+    assert "scales" not in noisy["workloads"]["made-up"]
+
+
+def test_a_model_stored_before_scales_were_fitted_is_refused_in_words() -> None:
+    stored = seal(KIND.name, KIND.methods[PROCESS](make_table()))
+
+    with pytest.raises(StoredModelError, match="version 1, this reads version 2: fit it anew"):
+        KIND.from_json(stored | {"version": 1})
 
 
 # ---------------------------------------------------------------- bad input

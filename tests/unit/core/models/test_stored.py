@@ -38,8 +38,8 @@ def test_a_model_comes_back_as_it_was_to_the_last_bit() -> None:
 
 
 def test_b088_a_model_of_another_version_is_refused() -> None:
-    for version in (0, 2, 99, "1", None):
-        with pytest.raises(StoredModelError, match=f"version {version}, this reads version 1"):
+    for version in (0, 1, 99, "2", None):
+        with pytest.raises(StoredModelError, match=f"version {version}, this reads version 2"):
             PLAIN.from_json(written(version=version))
 
 

@@ -12,7 +12,7 @@ from ebbtide.core.values.errors import EbbtideError
 
 Json: TypeAlias = dict[str, Any]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised when a stored model of before can no longer be read."""
 
 

@@ -1,6 +1,6 @@
 """What a fit would have been wrong by on placements that it had not seen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -27,6 +27,17 @@ class Held:
     """Logarithms of measured over predicted."""
     deviation: Floats
     """What the model takes for the standard deviation of each."""
+
+    @classmethod
+    def join(cls, parts: "Sequence[Held]") -> "Held":
+        """Put measurements together; of none there are none."""
+        nothing = np.empty(0)
+        return cls(
+            places=np.concatenate([nothing.astype(object), *(part.places for part in parts)]),
+            log_seconds=np.concatenate([nothing, *(part.log_seconds for part in parts)]),
+            residuals=np.concatenate([nothing, *(part.residuals for part in parts)]),
+            deviation=np.concatenate([nothing, *(part.deviation for part in parts)]),
+        )
 
     def spread(self, chosen: Flags | None = None) -> Spread:
         """Return the interval of residuals, in standard deviations."""

@@ -15,14 +15,16 @@ from typing import Protocol, Self
 import numpy as np
 
 from ebbtide.core.models.forecast import BEYOND, Forecast, Json, Spread
+from ebbtide.core.models.iteration.covariance import Points
 from ebbtide.core.models.iteration.layout import Layout, Limits, read_placements
 from ebbtide.core.models.iteration.physics import Physics
-from ebbtide.core.models.iteration.process import Points, Process, spread
+from ebbtide.core.models.iteration.process import Process
 from ebbtide.core.models.iteration.samples import (
     BATCH,
     INPUTS,
     WORKLOAD,
 )
+from ebbtide.core.models.iteration.scales import Scales
 from ebbtide.core.models.quality import Quality
 from ebbtide.core.models.table import DataError, Flags, Floats, Table, check
 
@@ -42,6 +44,8 @@ class Workload:
     mean: Mean
     process: Process | None
     """None: physics alone."""
+    scales: Scales
+    """Of the process; of physics alone it takes where measurements repeat best."""
     limits: Limits
     least_batch: float
     most_batch: float
@@ -76,7 +80,7 @@ class Workload:
         """Return the standard deviation of the logarithm of one measurement, before scaling."""
         near = layout.within(self.limits)
         size = np.clip(batch, self.least_batch, self.most_batch)
-        return spread(self.physics.share(near, size))
+        return self.scales.deviation(self.physics.share(near, size))
 
     def exclude(self, layout: Layout, batch: Floats) -> Flags:
         """Tell which questions lie beyond the data."""
@@ -95,13 +99,14 @@ class Workload:
         }
 
     @classmethod
-    def from_json(cls, stored: Json) -> Self:
-        """Read what `to_json` wrote."""
+    def from_json(cls, stored: Json, scales: Scales) -> Self:
+        """Read what `to_json` wrote; scales are stored once for all workloads."""
         process = stored["process"]
         return cls(
             physics=Physics.from_json(stored["physics"]),
             mean=Mean(stored["mean"]),
-            process=Process.from_json(process) if process is not None else None,
+            process=Process.from_json(process, scales) if process is not None else None,
+            scales=scales,
             limits=Limits.from_json(stored["limits"]),
             least_batch=float(stored["batches"][0]),
             most_batch=float(stored["batches"][1]),
@@ -115,6 +120,7 @@ class Steps:
 
     method: str
     quality: Quality
+    scales: Scales
     workloads: Mapping[str, Workload]
 
     def predict(self, table: Table) -> Forecast:
@@ -123,13 +129,19 @@ class Steps:
 
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
-        return {"workloads": {name: item.to_json() for name, item in self.workloads.items()}}
+        return {
+            "scales": self.scales.to_json(),
+            "workloads": {name: item.to_json() for name, item in self.workloads.items()},
+        }
 
 
 def read_steps(method: str, quality: Quality, stored: Json) -> Steps:
     """Read the parameters that `Steps` wrote."""
-    workloads = {name: Workload.from_json(item) for name, item in stored["workloads"].items()}
-    return Steps(method=method, quality=quality, workloads=workloads)
+    scales = Scales.from_json(stored["scales"])
+    workloads = {
+        name: Workload.from_json(item, scales) for name, item in stored["workloads"].items()
+    }
+    return Steps(method=method, quality=quality, scales=scales, workloads=workloads)
 
 
 class Fitted(Protocol):
