@@ -1,0 +1,144 @@
+"""
+Every fleet that is the cheapest at its rate, counted in workers: nodes may be half full.
+
+Pool by pool, partial fleets of the same number of workers (and of those on demand, as far as the
+floor asks) are kept where none of them is both cheaper and faster: what is added later is the same
+for both, so nothing that is dropped could have been better. Exact for any mixture of nodes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebbtide.core.planner.risk import Offer
+
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.intp]
+
+FINER: Final = 1e-10
+"""Relative: a fleet must be faster by more than this to be kept beside a cheaper one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One fleet of a front."""
+
+    usd_per_hour: float
+    """Of its nodes."""
+    rate: float
+    """Late samples per hour, scaling loss counted."""
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Partial fleets after one pool."""
+
+    size: Places
+    on_demand: Places
+    """As far as the floor asks."""
+    usd: Floats
+    rate: Floats
+    before: Places
+    """The partial fleet of the stage before that each came from."""
+    taken: Places
+    """Workers of this stage's pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Points by rising cost, and how to get their workers back."""
+
+    points: tuple[Point, ...]
+    names: tuple[str, ...]
+    stages: tuple[_Stage, ...]
+
+    def workers_of(self, point: Point) -> dict[str, int]:
+        """Return workers by pool."""
+        found: dict[str, int] = {}
+        place = point.place
+        for name, stage in zip(reversed(self.names), reversed(self.stages), strict=True):
+            found[name] = int(stage.taken[place])
+            place = int(stage.before[place])
+        return found
+
+
+def list_front(
+    offers: Sequence[Offer],
+    *,
+    sizes: Sequence[int],
+    floor: int,
+    efficiency_of: Callable[[int], float],
+) -> Front:
+    """Return the front of all legal fleets."""
+    none, zero = np.zeros(1), np.zeros(1, dtype=np.intp)
+    stage = _Stage(zero, zero, none, none, zero, zero)
+    stages: list[_Stage] = []
+    rest = sum(offer.room for offer in offers)
+    for offer in offers:
+        rest -= offer.room
+        stage = _add(stage, offer, most=max(sizes), floor=floor)
+        short = stage.size + rest < min(sizes)
+        stages.append(_take(stage, np.flatnonzero(~short)))
+        stage = stages[-1]
+    legal = np.isin(stage.size, np.array(sizes)) & (stage.on_demand >= floor)
+    places = np.flatnonzero(legal)
+    scale = np.array([efficiency_of(int(size)) for size in stage.size[places]])
+    usd, rate = stage.usd[places], stage.rate[places] * scale
+    kept = _best(np.zeros(len(places), dtype=np.intp), usd, rate)
+    return Front(
+        points=tuple(Point(float(usd[i]), float(rate[i]), int(places[i])) for i in kept),
+        names=tuple(offer.name for offer in offers),
+        stages=tuple(stages),
+    )
+
+
+def _add(stage: _Stage, offer: Offer, *, most: int, floor: int) -> _Stage:
+    """Add every number of workers of one pool to every partial fleet."""
+    counts: Places = np.arange(min(offer.room, most) + 1, dtype=np.intp)
+    before, taken = (
+        grid.ravel() for grid in np.meshgrid(np.arange(len(stage.size)), counts, indexing="ij")
+    )
+    size = stage.size[before] + taken
+    inside = size <= most
+    before, taken, size = before[inside], taken[inside], size[inside]
+    on_demand = stage.on_demand[before] + (0 if offer.is_spot else taken)
+    nodes = -(-taken // offer.per_node)
+    whole = _Stage(
+        size=size,
+        on_demand=np.minimum(on_demand, floor),
+        usd=stage.usd[before] + nodes * offer.usd_per_hour,
+        rate=stage.rate[before] + taken * offer.late_rate,
+        before=before,
+        taken=taken,
+    )
+    group = whole.size * (floor + 1) + whole.on_demand
+    return _take(whole, _best(group, whole.usd, whole.rate))
+
+
+def _take(stage: _Stage, places: Places) -> _Stage:
+    return _Stage(
+        size=stage.size[places],
+        on_demand=stage.on_demand[places],
+        usd=stage.usd[places],
+        rate=stage.rate[places],
+        before=stage.before[places],
+        taken=stage.taken[places],
+    )
+
+
+def _best(group: Places, usd: Floats, rate: Floats) -> Places:
+    """Return what is on the front of its group, by group and rising cost."""
+    if not len(usd):
+        return np.zeros(0, dtype=np.intp)
+    order = np.lexsort((-rate, usd, group))
+    # rates of a later group all lie above those of an earlier one, so one running maximum will do
+    lifted = rate[order] / max(rate.max(), 1e-300) + 2.0 * group[order]
+    best = np.maximum.accumulate(lifted)
+    better = np.ones(len(order), dtype=np.bool_)
+    better[1:] = lifted[1:] > best[:-1] + FINER
+    kept: Places = order[better]
+    return kept

@@ -1,0 +1,206 @@
+"""What is expected of a fleet: when it ends, what it costs, and how likely the goal is met."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+from functools import cached_property
+from statistics import NormalDist
+from typing import Final
+
+from ebbtide.core.planner.inputs import Inputs
+from ebbtide.core.planner.risk import HOUR, LATE, Offer, choose_interval
+from ebbtide.core.values.plan import Predicted, Share
+
+CENT: Final = Decimal("0.01")
+MOST_HOURS: Final = 24.0 * 365 * 1000
+"""A thousand years: beyond it a moment cannot be written down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Workers by pool, and servers."""
+
+    workers: tuple[tuple[str, int], ...]
+    servers: int = 0
+
+    @classmethod
+    def of(cls, workers: Mapping[str, int], servers: int) -> "Fleet":
+        """Leave out pools without workers; sort the others."""
+        pairs = tuple(sorted((name, count) for name, count in workers.items() if count > 0))
+        return cls(workers=pairs, servers=servers)
+
+    @property
+    def size(self) -> int:
+        """Workers in all."""
+        return sum(count for _, count in self.workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """The question as it is worked on: offers in place of pools."""
+
+    inputs: Inputs
+    now: datetime
+    offers: tuple[Offer, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, Offer]:
+        """Offers by the names of their pools."""
+        return {offer.name: offer for offer in self.offers}
+
+    @property
+    def work(self) -> float:
+        """Samples that are left."""
+        return float(self.inputs.steps_left) * self.inputs.global_batch
+
+    @property
+    def hours(self) -> float | None:
+        """Until the deadline."""
+        due = self.inputs.due
+        return None if due is None else (due - self.now).total_seconds() / HOUR
+
+    @property
+    def budget(self) -> float | None:
+        """USD that may still be spent."""
+        left = self.inputs.budget_left_usd
+        return None if left is None else float(left)
+
+    @cached_property
+    def running(self) -> Fleet | None:
+        """What runs now; None: nothing does."""
+        fleet = Fleet.of(self.inputs.running.workers, self.inputs.running.servers)
+        return fleet if fleet.workers else None
+
+    def can_have(self, fleet: Fleet) -> bool:
+        """Tell whether a fleet is legal, and to be had."""
+        named = self.by_name
+        on_demand = 0
+        for name, count in fleet.workers:
+            if name not in named or count > named[name].room:
+                return False
+            on_demand += 0 if named[name].is_spot else count
+        low, high = self.inputs.servers if self.inputs.uses_servers else (0, 0)
+        return (
+            fleet.size in self.inputs.sizes
+            and on_demand >= self.inputs.on_demand_floor
+            and low <= fleet.servers <= high
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """A fleet with what is expected of it: hours from now, USD from now."""
+
+    fleet: Fleet
+    usd_per_hour: float
+    rate: float
+    """Useful samples per hour."""
+    hours: float
+    hours_late: float
+    """Nine of ten times less."""
+    usd: float
+    usd_late: float
+
+    def probability(self, hours: float) -> float:
+        """Return the chance to be done within some hours: a log-normal law of the time."""
+        if not hours > 0:
+            return 0.0
+        spread = math.log(self.hours_late / self.hours) / LATE
+        if spread <= 0:
+            return 1.0 if self.hours <= hours else 0.0
+        return NormalDist().cdf(math.log(hours / self.hours) / spread)
+
+
+def look_ahead(field: Field, fleet: Fleet) -> Outlook:
+    """Return what is expected of a fleet that takes the place of what runs."""
+    inputs, named = field.inputs, field.by_name
+    pairs = [(named[name], count) for name, count in fleet.workers]
+    usd = math.fsum(offer.usd_per_hour * offer.nodes_for(count) for offer, count in pairs)
+    usd += float(inputs.fixed_usd_per_hour) + fleet.servers * float(inputs.server_usd_per_hour)
+    scale = inputs.speed.efficiency_of(fleet.size)
+    rate = scale * math.fsum(offer.rate * count for offer, count in pairs)
+    late_rate = scale * math.fsum(offer.late_rate * count for offer, count in pairs)
+    through = inputs.speed.server_samples_per_s
+    if inputs.uses_servers and through is not None:
+        rate = min(rate, fleet.servers * through * HOUR)
+        late_rate = min(late_rate, fleet.servers * through * HOUR)
+    delay_s, delay_late_s = _delays(field, fleet)
+    hours = delay_s / HOUR + field.work / rate
+    late = delay_late_s / HOUR + field.work / late_rate
+    return Outlook(
+        fleet=fleet,
+        usd_per_hour=usd,
+        rate=rate,
+        hours=hours,
+        hours_late=late,
+        usd=usd * hours,
+        usd_late=usd * late,
+    )
+
+
+def predict(field: Field, outlook: Outlook) -> Predicted:
+    """Return an outlook as users read it."""
+    inputs = field.inputs
+    hours = field.hours
+    return Predicted(
+        finish=_moment(field.now, outlook.hours),
+        finish_late=_moment(field.now, outlook.hours_late),
+        cost_usd=inputs.spent_usd + cents(outlook.usd),
+        cost_high_usd=inputs.spent_usd + cents(outlook.usd_late),
+        deadline_probability=None if hours is None else outlook.probability(hours),
+        steps_per_second=outlook.rate / HOUR / inputs.global_batch,
+    )
+
+
+def share_out(field: Field, fleet: Fleet) -> tuple[Share, ...]:
+    """Give each pool its workers and its share of the batch, in proportion to their pace."""
+    paces = field.inputs.speed.paces
+    found = [(offer, count) for offer in field.offers for name, count in fleet.workers
+             if name == offer.name]  # fmt: skip
+    total = math.fsum(paces[offer.gpu].value * count for offer, count in found)
+    return tuple(
+        Share(
+            pool=offer.name,
+            replicas=count,
+            batch_share=paces[offer.gpu].value * count / total,
+        )
+        for offer, count in found
+    )
+
+
+def interval_of(field: Field, fleet: Fleet) -> timedelta:
+    """Return the time between checkpoints for the losses of a fleet, in whole seconds."""
+    named = field.by_name
+    rates = [(named[name].rate * count, named[name].losses_per_hour) for name, count in fleet.workers]  # noqa: E501  # fmt: skip
+    losses = math.fsum(rate * loss for rate, loss in rates) / math.fsum(rate for rate, _ in rates)
+    return timedelta(seconds=max(1, round(choose_interval(field.inputs, losses))))
+
+
+def cents(usd: float, *, up: bool = False) -> Decimal:
+    """Round money to cents."""
+    return Decimal(repr(min(usd, 1e15))).quantize(CENT, ROUND_CEILING if up else ROUND_HALF_UP)
+
+
+def _moment(now: datetime, hours: float) -> datetime:
+    return now + timedelta(hours=min(hours, MOST_HOURS))
+
+
+def _delays(field: Field, fleet: Fleet) -> tuple[float, float]:
+    """Return seconds of a whole fleet's work that its start or change costs: expected, late."""
+    if fleet == field.running:
+        return 0.0, 0.0
+    named = field.by_name
+    before = dict(field.running.workers) if field.running is not None else {}
+    new = [named[name] for name, count in fleet.workers if count > before.get(name, 0)]
+    start = max((offer.start_s for offer in new), default=0.0)
+    late = max((offer.start_late_s for offer in new), default=0.0)
+    if field.running is None:
+        return start, late
+    kept = math.fsum(named[name].rate * min(n, before.get(name, 0)) for name, n in fleet.workers)
+    share = 1 - kept / math.fsum(named[name].rate * n for name, n in fleet.workers)
+    overheads = field.inputs.overheads
+    stop = overheads.reform_s + (0.0 if kept else overheads.save_s + overheads.restore_s)
+    return stop + share * start, stop + share * late

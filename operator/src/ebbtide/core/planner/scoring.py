@@ -1,0 +1,76 @@
+"""Which of two fleets is better: whether the goal is met for sure, likely or not, then its price."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from ebbtide.core.planner.outlook import Field, Outlook
+from ebbtide.core.values.objective import Minimize
+
+CLOSE: Final = 1e-9
+"""Relative room for rounding where a limit is met."""
+
+Key: TypeAlias = tuple[int, float, float]
+
+
+class Level(IntEnum):
+    """How well the goal is met."""
+
+    SURE = 0
+    """Nine of ten times."""
+    LIKELY = 1
+    """As expected: a plan that could not be made safer within the other limits."""
+    MISSED = 2
+    """Not even as expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A fleet that was looked at."""
+
+    label: str
+    """What it stands for, in words."""
+    outlook: Outlook
+    level: Level
+    value: float
+    """USD or hours of nine in ten cases; where they exceed a limit, by how many times."""
+    tie: float
+
+    @property
+    def key(self) -> Key:
+        """Smaller is better."""
+        return int(self.level), self.value, self.tie
+
+
+def score(field: Field, outlook: Outlook, *, label: str) -> Scored:
+    """Judge what is expected of a fleet by the goal."""
+    level = _level(field, outlook)
+    is_cost = field.inputs.minimize is Minimize.COST
+    value, tie = (
+        (outlook.usd_late, outlook.hours_late)
+        if is_cost
+        else (outlook.hours_late, outlook.usd_late)
+    )
+    if level is Level.LIKELY:
+        value, tie = _excess(field, outlook.hours_late, outlook.usd_late), value
+    elif level is Level.MISSED:
+        value, tie = _excess(field, outlook.hours, outlook.usd), value
+    return Scored(label=label, outlook=outlook, level=level, value=value, tie=tie)
+
+
+def _level(field: Field, outlook: Outlook) -> Level:
+    if _excess(field, outlook.hours_late, outlook.usd_late) <= 1 + CLOSE:
+        return Level.SURE
+    if _excess(field, outlook.hours, outlook.usd) <= 1 + CLOSE:
+        return Level.LIKELY
+    return Level.MISSED
+
+
+def _excess(field: Field, hours: float, usd: float) -> float:
+    """How many times what is allowed is used, of time or money, whichever is more."""
+    parts = [0.0]
+    if field.hours is not None:
+        parts.append(hours / max(field.hours, CLOSE))
+    if field.budget is not None:
+        parts.append(usd / max(field.budget, CLOSE))
+    return max(parts)

@@ -1,0 +1,90 @@
+"""Plans in words: what was chosen, for how much and by when, and why others lost."""
+
+from datetime import datetime
+
+from ebbtide.core.planner.outlook import Field, Fleet, Outlook, cents
+from ebbtide.core.planner.scoring import Level, Scored
+from ebbtide.core.values.objective import Minimize
+
+
+def describe_fleet(fleet: Fleet) -> str:
+    """Name the workers of each pool, and servers."""
+    parts = [f"{count} on {name}" for name, count in fleet.workers]
+    text = f"{fleet.size} worker{'s' if fleet.size > 1 else ''} ({', '.join(parts)})"
+    if fleet.servers:
+        text += f" with {fleet.servers} server{'s' if fleet.servers > 1 else ''}"
+    return text
+
+
+def describe_hours(hours: float) -> str:
+    """Write a duration as people do."""
+    minutes = round(hours * 60)
+    if minutes < 1:
+        return f"{hours * 3600:.0f} s"
+    if minutes < 60:  # noqa: PLR2004 -- minutes of an hour
+        return f"{minutes} min"
+    whole, rest = divmod(minutes, 60)
+    return f"{whole} h {rest} min" if rest else f"{whole} h"
+
+
+def describe_moment(moment: datetime) -> str:
+    """Write a moment to the minute."""
+    return moment.strftime("%Y-%m-%d %H:%M UTC" if moment.utcoffset() is None else "%Y-%m-%d %H:%MZ")
+
+
+def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kept: str) -> str:
+    """Say in one sentence what was chosen, what is expected, and why not the next best."""
+    outlook = chosen.outlook
+    verb = "keep" if kept else "run"
+    text = (
+        f"{verb} {describe_fleet(outlook.fleet)}: {cents(outlook.usd)} USD more"
+        f" in {describe_hours(outlook.hours)}"
+    )
+    text += _aim(field, chosen)
+    if kept:
+        return f"{text}; {kept}"
+    if others:
+        text += f"; {others[0].label} {tell_why(field, others[0], chosen)}"
+    return text
+
+
+def tell_why(field: Field, other: Scored, chosen: Scored) -> str:
+    """Say in numbers why a fleet lost."""
+    outlook, best = other.outlook, chosen.outlook
+    if other.level > chosen.level or other.level is Level.MISSED:
+        return _tell_risk(field, outlook, other.level)
+    if chosen.level is Level.LIKELY and field.hours is not None:
+        chances = outlook.probability(field.hours), best.probability(field.hours)
+        if chances[0] < chances[1]:
+            return f"meets the deadline with {chances[0]:.0%}, not {chances[1]:.0%}"
+    usd, hours = outlook.usd_late - best.usd_late, outlook.hours_late - best.hours_late
+    money = f"costs {cents(abs(usd))} USD {'more' if usd >= 0 else 'less'}"
+    time = f"takes {describe_hours(abs(hours))} {'longer' if hours >= 0 else 'less'}"
+    first, second = (
+        (money, time) if field.inputs.minimize is Minimize.COST else (time, money)
+    )
+    return f"{first} and {second} (nine of ten times less)"
+
+
+def _aim(field: Field, chosen: Scored) -> str:
+    parts = []
+    if field.hours is not None:
+        chance = chosen.outlook.probability(field.hours)
+        parts.append(f"the deadline in {describe_hours(field.hours)} is met with {chance:.0%}")
+    if field.budget is not None:
+        parts.append(f"the budget leaves {cents(field.budget)} USD")
+    if chosen.level is Level.LIKELY:
+        parts.append("and no fleet makes that safer")
+    return f", {', '.join(parts)}" if parts else ""
+
+
+def _tell_risk(field: Field, outlook: Outlook, level: Level) -> str:
+    late = level is Level.LIKELY
+    hours = outlook.hours_late if late else outlook.hours
+    usd = outlook.usd_late if late else outlook.usd
+    how = "in one of ten cases " if late else ""
+    if field.hours is not None and hours > field.hours:
+        over = describe_hours(hours - field.hours)
+        return f"{how}ends {over} after the deadline"
+    budget = field.budget or 0.0
+    return f"{how}costs {cents(usd)} USD, {cents(usd - budget)} USD above what the budget leaves"
