@@ -36,11 +36,12 @@ def play(case: Case) -> tuple[Case, Mapping[str, Found]]:
         real = _with_changeover(terms, real_s)
         least = omniscient.least_cost(history.up, real, start=start)
         jobs.append(Job(terms=terms, start=start, least_usd=least))
+    world = fleet.World(pool=pool, changeover_s=real_s)
     found = {}
     for name in POLICIES if case.part != "doubled" else (fleet.OURS,):
         begun = time.process_time()
         arrivals = [(job.terms, job.start) for job in jobs]
-        outcomes = fleet.run(name, arrivals, history, pool=pool, changeover_s=real_s)
+        outcomes = fleet.run(name, arrivals, history, world)
         pairs = list(zip(jobs, outcomes, strict=True))
         found[name] = Found(
             points=tuple(points(job, outcome) for job, outcome in pairs),

@@ -48,7 +48,7 @@ def jobs(draw: st.DrawFn, tick_s: float, margin: float = 1.0) -> Terms:
 
 
 def play(name: str, terms: Terms, history: History, real_s: float | None = None) -> Outcome:
-    (outcome,) = fleet.run(name, [(terms, 20)], history, changeover_s=real_s)
+    (outcome,) = fleet.run(name, [(terms, 20)], history, fleet.World(changeover_s=real_s))
     return outcome
 
 

@@ -254,7 +254,9 @@ def _replay(task: _Task, zones: tuple[int, ...], names: list[str]) -> list[dict[
         ]
     found = []
     for name in names:
-        outcomes = fleet.run(name, [(job.terms, job.start) for job in jobs], history, pool=pool)
+        outcomes = fleet.run(
+            name, [(job.terms, job.start) for job in jobs], history, fleet.World(pool=pool)
+        )
         found.append({"policy": name} | asdict(summarise(jobs, outcomes)))
     return found
 

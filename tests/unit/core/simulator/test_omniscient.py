@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ebbtide.core.planner.policies.history import History
-from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Place
+from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Place, Terms
 from ebbtide.core.simulator import omniscient
-from ebbtide.core.simulator.replay import Outcome, Replay
+from ebbtide.core.simulator.prices import Prices, Series
+from ebbtide.core.simulator.replay import Outcome, Replay, Trace
 from support.traces import HOUR_S, make_flapping, make_history, make_terms
 
 
@@ -23,14 +24,13 @@ class Plan:
         return IDLE if place >= 0 and not moment.up[place] else Place(place)
 
 
-def enumerate_plans(history: History, **terms: float) -> float:
+def enumerate_plans(history: History, job: Terms, prices: Prices = ()) -> float:
     """Return the least cost over all plans; six ticks have some thousand."""
-    job = make_terms(**terms)
-    up = [tuple(row) for row in history.up.tolist()]
+    trace = Trace.of(history.up, prices, tick_s=history.tick_s)
     zones = range(len(history.zones))
     best = np.inf
     for places in product([IDLE, ON_DEMAND, *zones], repeat=len(history)):
-        replay = Replay(Plan(places), job, up=up, start=0)
+        replay = Replay(Plan(places), job, trace=trace, start=0)
         replay.advance()
         outcome: Outcome = replay.outcome()
         if not outcome.is_late:
@@ -52,15 +52,29 @@ def test_no_plan_is_cheaper_and_one_costs_as_much(
     zones: list[str], work_s: float, deadline_s: float, changeover_s: float
 ) -> None:
     history = make_history(*zones)
-    hours = {
-        "work_h": work_s / HOUR_S,
-        "deadline_h": deadline_s / HOUR_S,
-        "changeover_h": changeover_s / HOUR_S,
-    }
+    terms = make_terms(
+        work_h=work_s / HOUR_S, deadline_h=deadline_s / HOUR_S, changeover_h=changeover_s / HOUR_S
+    )
 
-    found = omniscient.least_cost(history.up, make_terms(**hours), start=0)
+    found = omniscient.least_cost(history.up, terms, start=0)
 
-    assert found == pytest.approx(enumerate_plans(history, **hours), rel=1e-9)
+    assert found == pytest.approx(enumerate_plans(history, terms), rel=1e-9)
+
+
+@pytest.mark.parametrize("changeover_s", [300.0, 720.0])
+def test_no_plan_is_cheaper_where_prices_move_inside_ticks_too(changeover_s: float) -> None:
+    history = make_history("11111", "01110")
+    prices = (
+        Series((0.0, 700.0, 2000.0), (2e-4, 9e-4, 1e-4)),
+        Series((0.0, 1300.0), (3e-4, 1.2e-4)),
+    )
+    terms = make_terms(
+        work_h=1333 / HOUR_S, deadline_h=2950 / HOUR_S, changeover_h=changeover_s / HOUR_S
+    )
+
+    found = omniscient.least_cost(history.up, terms, start=0, prices=prices)
+
+    assert found == pytest.approx(enumerate_plans(history, terms, prices), rel=1e-9)
 
 
 def test_where_spot_is_always_up_all_is_spot() -> None:

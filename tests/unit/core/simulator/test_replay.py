@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Place
-from ebbtide.core.simulator.replay import Outcome, Replay, WrongChoiceError
+from ebbtide.core.simulator.replay import Outcome, Replay, Trace, WrongChoiceError
 from ebbtide.core.simulator.summary import Job, summarise
 from support.traces import HOUR_S, make_terms
 
@@ -35,7 +35,8 @@ def play(
     terms = make_terms(
         work_h=work_s / HOUR_S, deadline_h=deadline_s / HOUR_S, changeover_h=changeover_s / HOUR_S
     )
-    replay = Replay(script, terms, up=up or [(True, True)], start=0, changeover_s=real_s)
+    trace = Trace(up=up or [(True, True)])
+    replay = Replay(script, terms, trace=trace, start=0, changeover_s=real_s)
     replay.advance()
     return replay.outcome()
 
@@ -111,7 +112,7 @@ def test_a_policy_that_chooses_what_is_not_up_is_told(choices: Sequence[Place]) 
 
 
 def test_there_is_no_outcome_before_the_end() -> None:
-    replay = Replay(Script(), make_terms(), up=[(True,)], start=0)
+    replay = Replay(Script(), make_terms(), trace=Trace(up=[(True,)]), start=0)
 
     assert not replay.advance(3)
     assert not replay.is_done

@@ -1,6 +1,7 @@
 """Many jobs over one trace: each on its own, but ours in step, so that tables are shared."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ebbtide.core.planner.policies.ebbtide import Ebbtide
@@ -12,7 +13,8 @@ from ebbtide.core.planner.policies.shelf import Shelf
 from ebbtide.core.planner.policies.spot_only import SpotOnly
 from ebbtide.core.planner.policies.time_sliced import TimeSliced
 from ebbtide.core.planner.policies.uniform_progress import UniformProgress
-from ebbtide.core.simulator.replay import Outcome, Replay
+from ebbtide.core.simulator.prices import Prices
+from ebbtide.core.simulator.replay import Outcome, Replay, Tick, Trace
 
 OURS: Final = "ebbtide"
 
@@ -31,13 +33,22 @@ Arrival: TypeAlias = tuple[Terms, int]
 """A job and the row before which it comes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Where jobs are replayed, beside what their terms say."""
+
+    pool: Sequence[History] = ()
+    """The past of other zones, for our prior."""
+    changeover_s: float | None = None
+    """How long a changeover really takes, where not as the policy was told."""
+    prices: Prices = ()
+    """Of spot by zone, where they move."""
+    logs: Mapping[int, list[Tick]] = field(default_factory=dict)
+    """Lists that take the ticks of some jobs, by their number among the arrivals."""
+
+
 def run(
-    name: str,
-    arrivals: Sequence[Arrival],
-    history: History,
-    *,
-    pool: Sequence[History] = (),
-    changeover_s: float | None = None,
+    name: str, arrivals: Sequence[Arrival], history: History, world: World | None = None
 ) -> list[Outcome]:
     """
     Replay jobs under one policy.
@@ -46,47 +57,42 @@ def run(
         name: of the policy.
         arrivals: the jobs. Under our policy they have prices and changeovers in common.
         history: the trace.
-        pool: the past of other zones, for our prior.
-        changeover_s: how long a changeover really takes, where not as the policy was told.
+        world: what else there is to say.
 
     """
-    up = [tuple(row) for row in history.up.tolist()]
-    if name != OURS:
-        make = PLAIN[name]
-        replays = [
-            Replay(make(terms), terms, up=up, start=start, changeover_s=changeover_s)
-            for terms, start in arrivals
-        ]
+    world = world or World()
+    trace = Trace.of(history.up, world.prices, tick_s=history.tick_s)
+    shelf = None
+    if name == OURS and arrivals:
+        shelf = Shelf(history=history, terms=arrivals[0][0], pool=world.pool)
+    replays = [
+        Replay(
+            PLAIN[name](terms) if shelf is None else Ebbtide(terms, shelf),
+            terms,
+            trace=trace,
+            start=start,
+            changeover_s=world.changeover_s,
+            log=world.logs.get(number),
+        )
+        for number, (terms, start) in enumerate(arrivals)
+    ]
+    if shelf is None:
         for replay in replays:
             replay.advance()
-        return [replay.outcome() for replay in replays]
-    return _run_ours(arrivals, history, up, pool=pool, changeover_s=changeover_s)
+    else:
+        _run_in_step(replays, shelf)
+    return [replay.outcome() for replay in replays]
 
 
-def _run_ours(
-    arrivals: Sequence[Arrival],
-    history: History,
-    up: Sequence[tuple[bool, ...]],
-    *,
-    pool: Sequence[History],
-    changeover_s: float | None,
-) -> list[Outcome]:
+def _run_in_step(replays: Sequence[Replay], shelf: Shelf) -> None:
     """Go from re-fit to re-fit; before each solve the tables of all jobs that run."""
-    if not arrivals:
-        return []
-    shelf = Shelf(history=history, terms=arrivals[0][0], pool=pool)
-    ours: list[tuple[Ebbtide, Replay]] = []
-    for terms, start in arrivals:
-        policy = Ebbtide(terms, shelf)
-        ours.append((policy, Replay(policy, terms, up=up, start=start, changeover_s=changeover_s)))
-    waiting = sorted(ours, key=lambda pair: pair[1].row)
-    running: list[tuple[Ebbtide, Replay]] = []
-    row = waiting[0][1].row
+    waiting = sorted(replays, key=lambda replay: replay.row)
+    running: list[Replay] = []
+    row = waiting[0].row
     while waiting or running:
         until = (row // shelf.period_rows + 1) * shelf.period_rows
-        while waiting and waiting[0][1].row < until:
+        while waiting and waiting[0].row < until:
             running.append(waiting.pop(0))
-        shelf.prepare([policy.request(replay.moment()) for policy, replay in running])
-        running = [pair for pair in running if not pair[1].advance(until)]
-        row = until if running or not waiting else waiting[0][1].row
-    return [replay.outcome() for _, replay in ours]
+        shelf.prepare([shelf.request(replay.moment()) for replay in running])
+        running = [replay for replay in running if not replay.advance(until)]
+        row = until if running or not waiting else waiting[0].row

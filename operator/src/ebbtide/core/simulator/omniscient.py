@@ -9,18 +9,19 @@ number. A changeover that is left early is never worth its money, so none is.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ebbtide.core.models.table import Flags, Floats
 from ebbtide.core.planner.policies.moment import Terms
+from ebbtide.core.simulator.prices import Prices, Series
 
 PRICE_STEP: Final = 1e-6
 """By which the price of on-demand is raised to see how long an optimal plan runs on it."""
 
 
-def least_cost(up: Flags, terms: Terms, *, start: int) -> float:
+def least_cost(up: Flags, terms: Terms, *, start: int, prices: Prices = ()) -> float:
     """
     Return the least cost, USD, that meets the deadline.
 
@@ -29,6 +30,7 @@ def least_cost(up: Flags, terms: Terms, *, start: int) -> float:
         terms: of the job. A tick and a changeover of whole seconds are taken as they are; others
             are rounded down to a second, and the answer is a bound.
         start: the row before which the job comes.
+        prices: of spot by zone, where they move.
 
     Raises:
         ValueError: where not even on-demand from the start meets the deadline.
@@ -43,7 +45,9 @@ def least_cost(up: Flags, terms: Terms, *, start: int) -> float:
     window = np.zeros((num_ticks, up.shape[1]), dtype=np.bool_)
     known = up[start : start + num_ticks]
     window[: len(known)] = known
-    return _Search.of(terms).run(window)
+    spot = prices or (Series.steady(terms.spot_usd_per_s),) * up.shape[1]
+    series = (*spot, Series.steady(terms.on_demand_usd_per_s))
+    return _Search.of(terms).run(window, series, from_s=start * terms.tick_s)
 
 
 def least_on_demand_s(up: Flags, terms: Terms, *, start: int) -> float:
@@ -55,6 +59,13 @@ def least_on_demand_s(up: Flags, terms: Terms, *, start: int) -> float:
     more = replace(terms, on_demand_usd_per_s=terms.on_demand_usd_per_s * (1 + PRICE_STEP))
     rise = least_cost(up, more, start=start) - least_cost(up, terms, start=start)
     return rise / (terms.on_demand_usd_per_s * PRICE_STEP)
+
+
+class _Tick(NamedTuple):
+    left_s: float
+    """To the deadline, at its beginning."""
+    begin_s: float
+    """Since the first row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +91,17 @@ class _Search:
             change=changeover // unit,
         )
 
-    def run(self, window: Flags) -> float:
+    def run(self, window: Flags, prices: Prices, *, from_s: float) -> float:
         """Go backwards from the deadline; return the cost from the start, where nothing runs."""
-        terms, num_zones = self.terms, window.shape[1]
-        prices = [terms.spot_usd_per_s] * num_zones + [terms.on_demand_usd_per_s]
+        terms = self.terms
         nowhere = np.full(len(self.slack), np.inf)
         running: list[Floats | None] = [None] * len(prices)
         for number in range(len(window) - 1, -1, -1):
             left = terms.deadline_s - number * terms.tick_s
             is_open = [*window[number], True]
+            tick = _Tick(left, from_s + number * terms.tick_s)
             running = [
-                self._run(left, price, nowhere if stay is None else np.minimum(stay, nowhere))
+                self._run(tick, price, nowhere if stay is None else np.minimum(stay, nowhere))
                 if may
                 else None
                 for price, stay, may in zip(prices, running, is_open, strict=True)
@@ -98,14 +109,14 @@ class _Search:
             nowhere = self._rest(left, nowhere, [found for found in running if found is not None])
         return float(nowhere[0])
 
-    def _run(self, left: float, price: float, after: Floats) -> Floats:
+    def _run(self, tick: "_Tick", price: Series, after: Floats) -> Floats:
         """Make progress for a tick; the changeover is paid. `after`: the best from then on."""
-        tick = self.terms.tick_s
-        cost: Floats = price * tick + after
-        if left <= self.slack[0] + tick:
-            work = left - self.slack
-            ends = work <= tick
-            cost[ends] = price * np.maximum(work[ends], 0.0)
+        length = self.terms.tick_s
+        cost: Floats = price.usd(tick.begin_s, length) + after
+        if tick.left_s <= self.slack[0] + length:
+            work = tick.left_s - self.slack
+            ends = work <= length
+            cost[ends] = price.usd_each(tick.begin_s, np.maximum(work[ends], 0.0))
         return cost
 
     def _rest(self, left: float, after: Floats, running: Sequence[Floats]) -> Floats:

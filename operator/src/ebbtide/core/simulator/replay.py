@@ -8,8 +8,9 @@ second the work is done. A job that is late goes on on-demand, from the next tic
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from ebbtide.core.models.table import Flags
 from ebbtide.core.planner.policies.moment import (
     IDLE,
     ON_DEMAND,
@@ -18,6 +19,7 @@ from ebbtide.core.planner.policies.moment import (
     Policy,
     Terms,
 )
+from ebbtide.core.simulator.prices import Prices, by_row
 
 READY: Final = -1.0
 """As `Moment.changing_s`: no changeover goes on."""
@@ -27,6 +29,37 @@ ROUNDING_S: Final = 1e-6
 
 class WrongChoiceError(ValueError):
     """A policy chose a zone that is down or does not exist."""
+
+
+class Tick(NamedTuple):
+    """What one tick of a job came to, for a log."""
+
+    row: int
+    place: Place
+    paid_s: float
+    work_s: float
+    """Work that is left after it."""
+    cost_usd: float
+    """Of the job so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What a job meets: the zones row by row, and their prices where these move."""
+
+    up: Sequence[tuple[bool, ...]]
+    """Availability by row and zone; beyond the last row nothing is up."""
+    prices: Prices = ()
+    """By zone; where empty, spot costs what the job was told."""
+    prices_now: Sequence[tuple[float, ...]] = ()
+    """Of each row, which jobs over one trace share."""
+
+    @classmethod
+    def of(cls, up: Flags, prices: Prices = (), *, tick_s: float) -> "Trace":
+        """Make one from a table, [rows, zones]."""
+        rows = [tuple(row) for row in up.tolist()]
+        now = by_row(prices, rows=len(rows), tick_s=tick_s) if prices else ()
+        return cls(up=rows, prices=prices, prices_now=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +87,10 @@ class Replay:
         policy: Policy,
         terms: Terms,
         *,
-        up: Sequence[tuple[bool, ...]],
+        trace: Trace,
         start: int,
         changeover_s: float | None = None,
+        log: list[Tick] | None = None,
     ) -> None:
         """
         Put a job before its first tick.
@@ -64,12 +98,14 @@ class Replay:
         Args:
             policy: chooses.
             terms: what the policy was told.
-            up: availability by row and zone; beyond the last row nothing is up.
+            trace: what the job meets.
             start: the row before which the job comes.
             changeover_s: how long a changeover really takes, where not as told.
+            log: takes each tick, where somebody wants to read them.
 
         """
-        self.policy, self.terms, self.up = policy, terms, up
+        self.policy, self.terms, self.trace, self.log = policy, terms, trace, log
+        self.up, self.prices = trace.up, trace.prices
         self.real_s = terms.changeover_s if changeover_s is None else changeover_s
         self.row = start
         self.elapsed_s = 0.0
@@ -77,6 +113,7 @@ class Replay:
         self.place: Place = IDLE
         self.pending_s = 0.0
         self.seconds = [0.0, 0.0]  # on spot, on on-demand
+        self.spot_usd = 0.0  # where prices move
         self.on_demand_work_s = 0.0
         self.switches = 0
         self.finish_s: float | None = None
@@ -101,7 +138,12 @@ class Replay:
             self.place,
             self.real_s - self.pending_s if is_changing else READY,
             up,
+            self._prices_now() if self.prices else (),
         )
+
+    def _prices_now(self) -> tuple[float, ...]:
+        """Return the prices of this row; behind the trace those of its last."""
+        return self.trace.prices_now[min(self.row, len(self.up) - 1)]
 
     def advance(self, until: int | None = None) -> bool:
         """Play the ticks before a row, or to the end; tell whether the job is done."""
@@ -123,7 +165,7 @@ class Replay:
             self.pending_s = self.real_s
 
     def _pass_tick(self) -> None:
-        tick = self.terms.tick_s
+        tick, paid = self.terms.tick_s, 0.0
         if self.place != IDLE:
             paid = min(tick, self.pending_s + self.work_s)
             changing = min(paid, self.pending_s)
@@ -131,11 +173,22 @@ class Replay:
             self.work_s -= paid - changing
             if self.place == ON_DEMAND:
                 self.on_demand_work_s += paid - changing
+            elif self.prices:
+                self.spot_usd += self.prices[self.place].usd(self.row * tick, paid)
             self.seconds[self.place == ON_DEMAND] += paid
             if self.work_s <= ROUNDING_S:
                 self.finish_s = self.elapsed_s + paid
+        if self.log is not None:
+            self.log.append(Tick(self.row, self.place, paid, self.work_s, self.cost_usd))
         self.row += 1
         self.elapsed_s += tick
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill so far."""
+        spot_s, on_demand_s = self.seconds
+        spot = self.spot_usd if self.prices else spot_s * self.terms.spot_usd_per_s
+        return spot + on_demand_s * self.terms.on_demand_usd_per_s
 
     def outcome(self) -> Outcome:
         """Return what came of a job that is done."""
@@ -143,8 +196,7 @@ class Replay:
             raise ValueError("the job is not done yet")
         spot_s, on_demand_s = self.seconds
         return Outcome(
-            cost_usd=spot_s * self.terms.spot_usd_per_s
-            + on_demand_s * self.terms.on_demand_usd_per_s,
+            cost_usd=self.cost_usd,
             spot_s=spot_s,
             on_demand_s=on_demand_s,
             on_demand_work_s=self.on_demand_work_s,

@@ -32,10 +32,7 @@ class Ebbtide:
         self._shelf = shelf
         self._request: Request | None = None
         self._table: Table | None = None
-
-    def request(self, moment: Moment) -> Request:
-        """Return the table needed until the next re-fit, so that many can be solved at once."""
-        return self._shelf.request(moment)
+        self._prices: tuple[float, ...] = ()
 
     def decide(self, moment: Moment) -> Place:
         """Return the place with the least expected cost; of equals spot, then on-demand."""
@@ -53,7 +50,9 @@ class Ebbtide:
             or request.key.period != moment.row // shelf.period_rows
             or (moment.place >= 0 and moment.place not in request.key.zones)
             or self._table is None
+            or moment.spot_usd_per_s != self._prices
         ):
+            self._prices = moment.spot_usd_per_s
             request = self._request = shelf.request(moment)
             self._table = shelf.fetch(request)
         return request.key.zones, self._table
@@ -76,7 +75,8 @@ class _View:
         moment, costs = self.moment, self.costs
         for place, zone in enumerate(self.zones):
             if moment.up[zone] and self._may_use(zone):
-                yield Option(self._spot(place, pending_s=self._pending(zone)), Place(zone))
+                pending = self._pending(zone)
+                yield Option(self._spot(place, zone, pending_s=pending), Place(zone))
         yield Option(self._on_demand(pending_s=self._pending(ON_DEMAND)), ON_DEMAND)
         if self.slack - costs.tick_s >= costs.worst_s:
             yield Option(self._idle(), IDLE)
@@ -99,9 +99,11 @@ class _View:
             return 0.0
         return max(self.costs.changeover_s - self.moment.changing_s, 0.0)
 
-    def _spot(self, place: int, *, pending_s: float) -> float:
+    def _spot(self, place: int, zone: int, *, pending_s: float) -> float:
         costs, state = self.costs, self.chain.places[place][self.state]
-        paid = costs.spot * min(self.moment.work_s + pending_s, costs.step_s)
+        prices = self.moment.spot_usd_per_s
+        usd_per_s = prices[zone] if prices else costs.spot
+        paid = usd_per_s * min(self.moment.work_s + pending_s, costs.step_s)
         kept = self._read(self.table.kept[place], state, self.slack - pending_s)
         lost = self._read(self.table.lost[place], state, self.slack - min(pending_s, costs.step_s))
         return paid + kept + lost

@@ -27,6 +27,8 @@ class Moment(NamedTuple):
     """How long the changeover to this place has gone on; below 0 once progress is made."""
     up: tuple[bool, ...]
     """Whether each zone has a node for this tick."""
+    spot_usd_per_s: tuple[float, ...] = ()
+    """What each zone costs now; empty where it is what the terms say, always and everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class Terms:
     worst_changeover_s: float
     """The longest changeover that must not cost the deadline."""
     spot_usd_per_s: float
+    """Where a moment does not say better."""
     on_demand_usd_per_s: float
     tick_s: float
     """Time between two decisions."""

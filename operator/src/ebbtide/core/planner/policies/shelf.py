@@ -27,6 +27,8 @@ class Key(NamedTuple):
     zones: tuple[int, ...]
     hour: int
     """The hour of the day that is nearest to the deadline."""
+    spot: tuple[float, ...] = ()
+    """USD per second of these zones now, taken to last; empty where the terms say it."""
 
 
 class Request(NamedTuple):
@@ -87,7 +89,9 @@ class Shelf:
         rest_s = ((period + 1) * self.period_rows - moment.row) * self.history.tick_s
         deadline_s = self.history.start_s + moment.row * self.history.tick_s + moment.left_s
         hour = round(deadline_s / HOUR_S) % HOURS_OF_DAY
-        key = Key(period, self.zones_for(period, moment.place), hour)
+        zones = self.zones_for(period, moment.place, moment.spot_usd_per_s)
+        spot = tuple(moment.spot_usd_per_s[zone] for zone in zones if moment.spot_usd_per_s)
+        key = Key(period, zones, hour, spot)
         slack_s = max(moment.left_s - moment.work_s, 0.0)
         return Request(key, max(moment.left_s - rest_s, 0.0), moment.left_s, slack_s)
 
@@ -142,6 +146,7 @@ class Shelf:
                     deadline_s=request.key.hour * HOUR_S,
                     first=int(request.least_s // self.costs.step_s),
                     last=int(request.most_s // self.costs.step_s) + 1,
+                    spot=request.key.spot,
                 )
                 for request in batch
             ]
@@ -151,16 +156,23 @@ class Shelf:
 
     # ---------------------------------------------------------------- laws
 
-    def zones_for(self, period: int, place: Place) -> tuple[int, ...]:
+    def zones_for(
+        self, period: int, place: Place, prices: tuple[float, ...] = ()
+    ) -> tuple[int, ...]:
         """
         Return the zones that a table looks at: all, or the best where they are too many.
 
-        The best are those that were up most of late; the one that the job is in stays.
+        The best save most by the hour: up for much of late, and cheap now where prices differ.
+        The one that the job is in stays.
         """
         every = range(len(self.history.zones))
         if len(every) <= MOST_ZONES:
             return tuple(every)
-        best = sorted(every, key=lambda zone: (zone != place, -self._share_up(period, zone)))
+        known = prices or (self.costs.spot,) * len(every)
+        saving = [
+            self._share_up(period, zone) * (self.costs.on_demand - known[zone]) for zone in every
+        ]
+        best = sorted(every, key=lambda zone: (zone != place, -saving[zone]))
         return tuple(sorted(best[:MOST_ZONES]))
 
     def _share_up(self, period: int, zone: int) -> float:

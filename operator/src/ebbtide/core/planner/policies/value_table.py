@@ -71,6 +71,8 @@ class Order:
     first: int
     """The least step of R that is kept."""
     last: int
+    spot: tuple[float, ...] = ()
+    """USD per second of each zone; that of the costs where empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,8 @@ class _Batch:
         self.which = np.array([order.law for order in self.orders])
         self.clocks = np.array([order.deadline_s for order in self.orders])
         self.chain, self.costs, self.grid = chain, costs, grid
+        prices = [order.spot or (costs.spot,) * chain.num_zones for order in self.orders]
+        self.usd = np.array(prices, np.float32)[..., np.newaxis, np.newaxis]
         self.all = laws.astype(np.float32)
         self.stay = [self._part(laws, rows, rows) for rows in chain.up]
         self.lose = [
@@ -164,6 +168,7 @@ class _Batch:
     ) -> None:
         """Take the least of all moves in each state of each mode."""
         costs, moves, active = self.costs, self._moves, len(after_idle)
+        usd = self.usd[:active]
         work = (step * costs.step_s - self.grid).astype(np.float32)
         paid = np.minimum(work, costs.step_s)
         started = np.minimum(work + costs.changeover_s, costs.step_s)
@@ -177,14 +182,14 @@ class _Batch:
         nowhere = np.minimum(wait, begin)
         reserved = np.minimum(costs.on_demand * paid + after_on_demand, wait)
         for zone, rows in enumerate(self.chain.up):
-            move = costs.spot * started + kept[zone] @ moves.by_changeover
+            move = usd[:, zone] * started + kept[zone] @ moves.by_changeover
             move += lost[zone] @ moves.by_failure
             move[..., moves.is_short] = np.inf
             nowhere[:, rows] = np.minimum(nowhere[:, rows], move)
             reserved[:, rows] = np.minimum(reserved[:, rows], move)
         done = work <= 0
         for zone, rows in enumerate(self.chain.up):
-            stay = np.minimum(costs.spot * paid + kept[zone] + lost[zone], nowhere[:, rows])
+            stay = np.minimum(usd[:, zone] * paid + kept[zone] + lost[zone], nowhere[:, rows])
             stay[..., done] = 0
             self.spot[zone][:active] = stay
         nowhere[..., done] = 0
