@@ -1,7 +1,7 @@
 """Whatever is stored, reading it gives a value, and what was written is what is read."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from ebbtide.api.status import parse_status, render_status
 from ebbtide.core.values.decision import CreatePod
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.observed import Role
+from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
 from ebbtide.core.values.status import (
     Attempts,
     Condition,
@@ -43,6 +44,34 @@ def money(places: int) -> st.SearchStrategy[Decimal]:
     return st.decimals(0, 10**9, places=places, allow_nan=False, allow_infinity=False)
 
 
+shares = st.lists(
+    st.builds(Share, pool=names, replicas=counts, batch_share=st.floats(0, 1)), max_size=4
+).map(tuple)
+predictions = st.builds(
+    Predicted,
+    finish=seconds,
+    finish_late=seconds,
+    cost_usd=money(2),
+    cost_high_usd=money(2),
+    deadline_probability=st.none() | st.floats(0, 1),
+    steps_per_second=st.floats(0, 1e9),
+)
+plans = st.builds(
+    Plan,
+    shares=shares,
+    servers=counts,
+    spares=counts,
+    on_demand_floor=counts,
+    checkpoint_interval=st.integers(1, 10**6).map(lambda count: timedelta(seconds=count)),
+    predicted=predictions,
+    reason=texts,
+    alternatives=st.lists(
+        st.builds(Alternative, shares=shares, servers=counts, predicted=predictions, why=texts),
+        max_size=5,
+    ).map(tuple),
+    assumptions=st.lists(texts, max_size=3).map(tuple),
+    made_at=moments,
+)
 conditions = st.builds(
     Condition,
     type=names,
@@ -79,6 +108,7 @@ statuses = st.builds(
         step=counts,
         steps=counts,
         steps_per_second=st.floats(0, 1e9),
+        predicted_steps_per_second=st.none() | st.floats(0, 1e9),
         percentage=st.integers(0, 100),
         estimated_remaining_seconds=st.none() | counts,
         last_checkpoint_step=st.none() | counts,
@@ -104,6 +134,8 @@ statuses = st.builds(
     counters=st.builds(Counters, revocations=counts, failures=counts, steps_lost=counts),
     last_failure=st.none() | st.builds(LastFailure, generation=counts, time=moments, message=texts),
     display=st.builds(Display, ready=texts, gpu=texts, spot=texts, progress=texts),
+    plan=st.none() | plans,
+    plan_changes=st.lists(moments, max_size=4).map(sorted).map(tuple),
 )
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
@@ -115,11 +147,21 @@ PLACES = (
     "spec",
     "spec.work",
     "spec.elasticPolicy",
+    "spec.elasticPolicy.replicas",
+    "spec.elasticPolicy.replicaDiscreteValues",
+    "spec.elasticPolicy.replicaIncrementStep",
+    "spec.objective",
+    "spec.objective.budget",
+    "spec.objective.deadline",
+    "spec.objective.deadlineSeconds",
+    "spec.planMode",
+    "spec.profile",
     "spec.capacity",
     "spec.capacity.pools",
     "spec.capacity.poolSelector",
     "spec.checkpoint",
     "spec.checkpoint.path",
+    "spec.checkpoint.interval",
     "spec.processesPerWorker",
     "spec.managedBy",
     "spec.template",

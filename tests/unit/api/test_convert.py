@@ -8,6 +8,7 @@ import yaml
 from ebbtide.api.convert import parse_job, parse_pool, template_hash
 from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, CleanPodPolicy, Job, JobKey, SpotUse
+from ebbtide.core.values.objective import Minimize, Objective, OnBudget, PlanMode
 from ebbtide.core.values.pool import Market
 from support.manifests import (
     ABSENT,
@@ -55,8 +56,12 @@ def test_a_short_manifest_gets_every_default() -> None:
     assert (job.on_demand_floor, job.spot) == (1, SpotUse.ALLOW)
     assert (job.gpus_per_worker, job.processes_per_worker) == (0, 1)
     assert job.checkpoint_path == "/checkpoints"
-    assert job.checkpoint_interval == timedelta(seconds=60)
+    assert job.checkpoint_interval is None
     assert job.checkpoint_retain == 3
+    assert job.objective == Objective(minimize=Minimize.COST, on_budget=OnBudget.STOP)
+    assert (job.plan_mode, job.replicas) == (PlanMode.AUTO, None)
+    assert (job.profile, job.workload) == (None, "")
+    assert job.sizes() == (2, 3, 4)
     assert not job.suspend
     assert job.managed_by == "ebbtide.dev/trainingjob-controller"
     assert job.backoff_limit == 6
@@ -83,11 +88,33 @@ def test_what_is_written_counts() -> None:
                 activeDeadlineSeconds=3600,
                 ttlSecondsAfterFinished=0,
                 cleanPodPolicy="None",
+                profile="resnet50",
+                planMode="Manual",
+                elasticPolicy={
+                    "minReplicas": 2,
+                    "maxReplicas": 8,
+                    "replicaDiscreteValues": [8, 4, 2, 1],
+                    "replicas": 4,
+                },
+                objective={
+                    "minimize": "Time",
+                    "deadline": "2030-01-31T20:00:00+02:00",
+                    "budget": "120.00",
+                    "onBudget": "Warn",
+                },
             )
         )
     )
 
     assert isinstance(job, Job)
+    assert job.profile == "resnet50"
+    assert (job.plan_mode, job.replicas, job.sizes()) == (PlanMode.MANUAL, 4, (2, 4, 8))
+    assert job.objective == Objective(
+        minimize=Minimize.TIME,
+        deadline=datetime(2030, 1, 31, 18, tzinfo=UTC),
+        budget_usd=Decimal("120.00"),
+        on_budget=OnBudget.WARN,
+    )
     assert job.pools == ("b", "a")
     assert (job.on_demand_floor, job.spot) == (0, SpotUse.ONLY)
     assert job.processes_per_worker == 2
@@ -99,6 +126,35 @@ def test_what_is_written_counts() -> None:
     assert job.active_deadline == timedelta(hours=1)
     assert job.ttl_after_finished == timedelta(0)
     assert job.clean_pod_policy is CleanPodPolicy.NONE
+
+
+def test_a_deadline_may_count_from_the_first_start() -> None:
+    job = parsed(spec__objective={"deadlineSeconds": 28800})
+
+    assert job.objective.deadline is None
+    assert job.objective.deadline_after == timedelta(hours=8)
+
+
+def test_a_deadline_beyond_all_calendars_can_be_added_to_a_date() -> None:
+    job = parsed(spec__objective={"deadlineSeconds": 10**12})
+
+    assert job.objective.due(job.created) is not None
+
+
+def test_a_deadline_that_a_yaml_reader_took_for_a_date_is_a_deadline() -> None:
+    moment = yaml.safe_load("2030-01-31T18:00:00Z")
+
+    assert parsed(spec__objective={"deadline": moment}).objective.deadline == moment
+
+
+def test_sizes_may_grow_in_steps() -> None:
+    policy = {"minReplicas": 2, "maxReplicas": 7, "replicaIncrementStep": 2}
+
+    assert parsed(spec__elasticPolicy=policy).sizes() == (2, 4, 6)
+
+
+def test_a_label_tells_the_workload() -> None:
+    assert parsed(metadata__labels={"ebbtide.dev/workload": "resnet50"}).workload == "resnet50"
 
 
 def test_pools_may_be_selected_by_label() -> None:
@@ -203,9 +259,9 @@ def test_mistakes_in_the_template_are_told_at_once() -> None:
 
 
 def test_b096_a_field_that_this_version_does_not_know_is_never_ignored() -> None:
-    errors = faults(stored(job_manifest(objective={"budget": "10.00"})))
+    errors = faults(stored(job_manifest(topology={"spread": "Zone"})))
 
-    assert errors == ("spec.objective: no field of this name is known here; it has to be removed",)
+    assert errors == ("spec.topology: no field of this name is known here; it has to be removed",)
 
 
 def test_a_long_value_is_shown_cut() -> None:

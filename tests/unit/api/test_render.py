@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from ebbtide.api.fields import Schema
-from ebbtide.api.kinds import JOB, KINDS, POOL, Kind
+from ebbtide.api.kinds import JOB, KINDS, POOL, PROFILE, Kind
 from ebbtide.api.render import (
     UnrenderableError,
     render_crd,
@@ -97,7 +97,8 @@ def test_only_the_template_keeps_unknown_fields() -> None:
 def test_defaults_stand_in_the_schema() -> None:
     assert schema_at("spec.backoffLimit")["default"] == 6
     assert schema_at("spec.capacity")["default"] == {"onDemandFloor": 1, "spot": "Allow"}
-    assert schema_at("spec.checkpoint.interval")["default"] == 60
+    assert schema_at("spec.checkpoint.interval")["default"] == "Auto"
+    assert schema_at("spec.objective")["default"] == {"minimize": "Cost", "onBudget": "Stop"}
     assert schema_at("status")["default"] == {"observedGeneration": -1}
 
 
@@ -111,8 +112,9 @@ def test_nothing_below_status_or_template_is_filled_in_by_the_server() -> None:
     assert filled == []
 
 
-def test_a_number_or_a_word_is_an_int_or_string() -> None:
-    node = schema_at("spec.processesPerWorker")
+@pytest.mark.parametrize("path", ["spec.processesPerWorker", "spec.checkpoint.interval"])
+def test_a_number_or_a_word_is_an_int_or_string(path: str) -> None:
+    node = schema_at(path)
 
     assert node["x-kubernetes-int-or-string"] is True
     assert "type" not in node
@@ -147,6 +149,28 @@ def test_users_find_the_names_they_know() -> None:
     assert job["names"]["categories"] == ["ebbtide"]
     assert pool["scope"] == "Cluster"
     assert pool["names"]["shortNames"] == ["cpool"]
+
+
+def test_the_number_of_workers_can_be_scaled() -> None:
+    version = render_crd(JOB)["spec"]["versions"][0]
+
+    assert version["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.elasticPolicy.replicas",
+        "statusReplicasPath": ".status.replicas.ready",
+        "labelSelectorPath": ".status.selector",
+    }
+    for path in version["subresources"]["scale"].values():
+        assert schema_at(path.lstrip("."))
+
+
+def test_a_kind_without_a_short_name_has_none() -> None:
+    assert "shortNames" not in render_crd(PROFILE)["spec"]["names"]
+
+
+def test_what_must_be_above_a_limit_is_said_in_the_words_of_openapi() -> None:
+    node = schema_at("spec.checkpointBytes", PROFILE)
+
+    assert (node["minimum"], node["exclusiveMinimum"]) == (0, True)
 
 
 def test_every_column_shows_a_field_that_exists() -> None:

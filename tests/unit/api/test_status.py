@@ -4,7 +4,8 @@ from decimal import Decimal
 import pytest
 
 from ebbtide.api.job_status import Status
-from ebbtide.api.status import parse_status, render_status, render_time, render_usd
+from ebbtide.api.status import parse_status, render_status
+from ebbtide.api.texts import render_time, render_usd
 from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.status import (
     Attempts,
@@ -150,7 +151,7 @@ def test_a_speed_that_is_no_number_is_none(rate: float) -> None:
 
 
 def test_a_field_of_a_later_version_is_no_reason_to_fail() -> None:
-    assert parse_status({"plan": {"madeAt": "now"}, "state": "Running"}).state == "Running"
+    assert parse_status({"forecast": {"at": "now"}, "state": "Running"}).state == "Running"
 
 
 def test_a_status_of_a_wrong_shape_names_the_field() -> None:

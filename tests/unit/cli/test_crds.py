@@ -6,7 +6,11 @@ from click.testing import CliRunner
 
 from ebbtide.cli.entry import main
 
-NAMES = ["ebbtide.dev_capacitypools.yaml", "ebbtide.dev_trainingjobs.yaml"]
+NAMES = [
+    "ebbtide.dev_capacitypools.yaml",
+    "ebbtide.dev_trainingjobs.yaml",
+    "ebbtide.dev_workloadprofiles.yaml",
+]
 
 
 @pytest.fixture
@@ -19,7 +23,7 @@ def test_definitions_go_to_standard_output_as_one_stream(runner: CliRunner) -> N
 
     assert result.exit_code == 0
     kinds = [crd["spec"]["names"]["kind"] for crd in yaml.safe_load_all(result.stdout)]
-    assert kinds == ["CapacityPool", "TrainingJob"]
+    assert kinds == ["CapacityPool", "TrainingJob", "WorkloadProfile"]
 
 
 def test_definitions_go_into_a_folder_one_file_for_each(runner: CliRunner, tmp_path: Path) -> None:

@@ -3,10 +3,20 @@
 import enum
 from typing import Annotated, ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
-from ebbtide.api.fields import Count, Labels, LabelValue, Money, Rule, Schema
-from ebbtide.api.job_status import ConditionStatus
+from ebbtide.api.fields import (
+    Count,
+    Labels,
+    LabelValue,
+    Moment,
+    Money,
+    Number,
+    Ratio,
+    Rule,
+    Schema,
+)
+from ebbtide.api.job_status import ConditionStatus, Short
 from ebbtide.core.values.pool import Market
 
 Key = Annotated[str, StringConstraints(max_length=317)]
@@ -85,10 +95,40 @@ class PoolNodes(Schema):
     total: Count = Field(default=0, description="Nodes that exist.")
 
 
+class PoolAvailability(Schema):
+    """Whether nodes can be had."""
+
+    available: StrictBool = Field(description="Whether nodes could be had when last seen.")
+    since: Moment = Field(description="Since when that is so.")
+
+
+class PoolLifetime(Schema):
+    """How long nodes live until the provider takes them."""
+
+    family: Short = Field(description="The kind of distribution that was fitted.")
+    parameters: Annotated[dict[Short, Number], Field(max_length=32)] = Field(
+        default_factory=dict, description="Its parameters by name; times in hours."
+    )
+    samples: Count = Field(default=0, description="Lifetimes that it was fitted to.")
+    brier: Ratio | None = Field(
+        default=None, description="Integrated Brier score on lifetimes that the fit did not see."
+    )
+
+
 class PoolStatus(Schema):
     """What is. Written by the operator alone."""
 
     nodes: PoolNodes = Field(default_factory=PoolNodes, description="Nodes that are there.")
+    availability: PoolAvailability | None = Field(
+        default=None, description="Whether nodes can be had. Not written yet."
+    )
+    last_revocation_time: Moment | None = Field(
+        default=None, description="When the provider last took a node. Not written yet."
+    )
+    lifetime: PoolLifetime | None = Field(
+        default=None,
+        description="How long nodes live until the provider takes them. Not written yet.",
+    )
     conditions: list[ConditionStatus] = Field(
         default_factory=list,
         max_length=16,

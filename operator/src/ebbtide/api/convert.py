@@ -17,11 +17,16 @@ from pydantic import ValidationError
 
 from ebbtide.api.capacity_pool import PoolSpec
 from ebbtide.api.fields import Rule, Schema, as_decimal
+from ebbtide.api.objective import ObjectiveSpec
 from ebbtide.api.template_checks import gpu_count, template_errors
 from ebbtide.api.training_job import Spec, TrainingJob, is_job_name
+from ebbtide.api.workload_profile import ProfileSpec
 from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
+from ebbtide.core.values.objective import Objective
 from ebbtide.core.values.pool import Pool
+from ebbtide.core.values.profile import CommTime, Profile, StepTime
+from ebbtide.wire.names import LABEL_WORKLOAD
 
 HASH_LENGTH: Final = 16
 MAX_DEPTH: Final = 64
@@ -86,6 +91,24 @@ def parse_pool(manifest: Manifest) -> Pool:
     )
 
 
+def parse_profile(manifest: Manifest) -> Profile:
+    """Return the profile that an object gives, or raise InvalidManifestError with all errors."""
+    spec = _checked(ProfileSpec, manifest.get("spec"))
+    return Profile(
+        workload=spec.workload,
+        parameters=spec.parameters,
+        tensors=spec.tensors,
+        gradient_bytes=spec.gradient_bytes,
+        checkpoint_bytes=spec.checkpoint_bytes,
+        flops_per_sample=spec.flops_per_sample,
+        max_local_batch=dict(spec.max_local_batch),
+        step_times=tuple(StepTime(**dict(found)) for found in spec.step_times),
+        comm_times=tuple(CommTime(**dict(found)) for found in spec.comm_times),
+        bucket_ready=tuple(spec.bucket_ready),
+        noise_scale=spec.noise_scale,
+    )
+
+
 def template_hash(template: Manifest) -> str:
     """Return what tells two templates apart, whatever the order of their fields."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -106,6 +129,13 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         global_batch_size=spec.work.global_batch_size,
         min_replicas=spec.elastic_policy.min_replicas,
         max_replicas=spec.elastic_policy.max_replicas,
+        replica_increment_step=spec.elastic_policy.replica_increment_step,
+        replica_discrete_values=tuple(sorted(spec.elastic_policy.replica_discrete_values or ())),
+        replicas=spec.elastic_policy.replicas,
+        objective=_objective(spec.objective),
+        plan_mode=spec.plan_mode,
+        profile=spec.profile,
+        workload=_texts(metadata.get("labels")).get(LABEL_WORKLOAD, ""),
         pools=None if spec.capacity.pools is None else tuple(spec.capacity.pools),
         pool_selector=(
             None
@@ -117,7 +147,7 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         gpus_per_worker=gpu_count(spec.template),
         processes_per_worker=_processes(spec),
         checkpoint_path=posixpath.normpath(spec.checkpoint.path),
-        checkpoint_interval=timedelta(seconds=spec.checkpoint.interval),
+        checkpoint_interval=_interval(spec.checkpoint.interval),
         checkpoint_retain=spec.checkpoint.retain,
         suspend=spec.suspend,
         managed_by=spec.managed_by,
@@ -127,6 +157,16 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         clean_pod_policy=spec.clean_pod_policy,
         template=template,
         template_hash=template_hash(template),
+    )
+
+
+def _objective(goal: ObjectiveSpec) -> Objective:
+    return Objective(
+        minimize=goal.minimize,
+        deadline=goal.deadline.astimezone(UTC) if goal.deadline else None,
+        deadline_after=_seconds(goal.deadline_seconds),
+        budget_usd=as_decimal(goal.budget) if goal.budget else None,
+        on_budget=goal.on_budget,
     )
 
 
@@ -261,6 +301,10 @@ def _integer(value: object) -> int:
 
 def _seconds(count: int | None) -> timedelta | None:
     return None if count is None else timedelta(seconds=min(count, LONGEST_WAIT))
+
+
+def _interval(value: int | str) -> timedelta | None:
+    return timedelta(seconds=value) if isinstance(value, int) else None
 
 
 def _moment(text: object) -> datetime:

@@ -11,13 +11,15 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    PlainValidator,
     StringConstraints,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import override
 
+AUTO: Final = "Auto"
 DECIMAL: Final = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
 OPEN_MARK: Final = "x-ebbtide-open"
 LARGEST: Final = 10**12
@@ -69,9 +71,15 @@ class Open(Schema):
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 Moment = AwareDatetime
 Text = Annotated[str, StringConstraints(max_length=32768)]
 Name = Annotated[str, StringConstraints(max_length=253)]
+ObjectName = Annotated[
+    str, StringConstraints(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=63)]
 LabelValue = Annotated[str, StringConstraints(max_length=63)]
 Labels = Annotated[dict[str, LabelValue], Field(min_length=1, max_length=64)]
@@ -81,6 +89,29 @@ Money = Annotated[str, StringConstraints(pattern=DECIMAL, max_length=20)]
 def as_decimal(money: str) -> Decimal:
     """Return the number in a checked money text."""
     return Decimal(money)
+
+
+def auto_or_number(most: int) -> PlainValidator:
+    """Return the check of a field that is `Auto` or a whole number from 1 on."""
+
+    def check(value: object) -> int | str:
+        if value == AUTO:
+            return AUTO
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
+            return value
+        raise PydanticCustomError("auto_or_number", f"must be {AUTO} or a number from 1 to {most}")
+
+    return PlainValidator(check, json_schema_input_type=Any)
+
+
+def auto_rule(field: str, most: int) -> Rule:
+    """Return the rule that says the same to the API server; for us, the field checks itself."""
+    value = f"self.{field}"
+    return Rule(
+        cel=f"type({value}) == int ? ({value} >= 1 && {value} <= {most}) : {value} == '{AUTO}'",
+        message=f"{field} must be {AUTO} or a number from 1 to {most}",
+        field=f".{field}",
+    )
 
 
 def section(model: type[Schema], description: str) -> Any:  # noqa: ANN401 -- a pydantic default, typed by its annotation

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from ebbtide.api.fields import Count, Moment, Money, Name, Rate, Schema, Text
+from ebbtide.api.plan_status import PlanStatus
 
 Short = Annotated[str, StringConstraints(max_length=128)]
 Reason = Annotated[
@@ -85,6 +86,9 @@ class ProgressStatus(Schema):
     step: Count = Field(default=0, description="Steps done.")
     steps: Count = Field(default=0, description="Steps wanted.")
     steps_per_second: Rate = Field(default=0.0, description="Speed now.")
+    predicted_steps_per_second: Rate | None = Field(
+        default=None, description="Speed that the models expect of what runs now."
+    )
     percentage: Annotated[int, Field(strict=True, ge=0, le=100)] = Field(
         default=0, description="Share of the work done."
     )
@@ -205,4 +209,8 @@ class Status(Schema):
     )
     last_failure: LastFailureStatus | None = Field(
         default=None, description="The failure that was counted last."
+    )
+    plan: PlanStatus | None = Field(
+        default=None,
+        description="What is wanted to run, what is expected of it, and what it was chosen over.",
     )

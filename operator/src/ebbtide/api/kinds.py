@@ -6,7 +6,15 @@ from typing import Final
 from ebbtide.api.capacity_pool import CapacityPool
 from ebbtide.api.fields import Schema
 from ebbtide.api.training_job import TrainingJob
-from ebbtide.wire.names import CAPACITY_POOL, CAPACITY_POOLS, TRAINING_JOB, TRAINING_JOBS
+from ebbtide.api.workload_profile import WorkloadProfile
+from ebbtide.wire.names import (
+    CAPACITY_POOL,
+    CAPACITY_POOLS,
+    TRAINING_JOB,
+    TRAINING_JOBS,
+    WORKLOAD_PROFILE,
+    WORKLOAD_PROFILES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +28,25 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Where the scale sub-resource finds what it shows and writes: paths of the object."""
+
+    wanted: str
+    there: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind."""
 
     name: str
     plural: str
-    short: str
+    short: str = ""  # none of its own
     namespaced: bool
     model: type[Schema]
     columns: tuple[Column, ...]
+    scale: Scale | None = None
 
 
 _AGE: Final = Column("Age", "date", ".metadata.creationTimestamp")
@@ -45,6 +63,7 @@ JOB: Final = Kind(
         Column("GPU", "string", ".status.display.gpu"),
         Column("Spot", "string", ".status.display.spot"),
         Column("Progress", "string", ".status.display.progress"),
+        Column("ETA", "string", ".status.plan.predicted.finishTime"),  # a date would show its age
         Column("Cost", "string", ".status.cost.spentUsd"),
         Column("Restarts", "integer", ".status.counters.restarts"),
         Column("Preemptions", "integer", ".status.counters.revocations"),
@@ -52,6 +71,13 @@ JOB: Final = Kind(
         Column("Failures", "integer", ".status.counters.failures", wide=True),
         Column("Steps lost", "integer", ".status.counters.stepsLost", wide=True),
         Column("Checkpoint", "date", ".status.progress.lastCheckpointTime", wide=True),
+        Column("Plan", "date", ".status.plan.madeAt", wide=True),
+        Column("Planned cost", "string", ".status.plan.predicted.costUsd", wide=True),
+    ),
+    scale=Scale(
+        wanted=".spec.elasticPolicy.replicas",
+        there=".status.replicas.ready",
+        selector=".status.selector",
     ),
 )
 POOL: Final = Kind(
@@ -73,4 +99,18 @@ POOL: Final = Kind(
         Column("Notice", "integer", ".spec.noticeSeconds", wide=True),
     ),
 )
-KINDS: Final = (POOL, JOB)
+PROFILE: Final = Kind(
+    name=WORKLOAD_PROFILE,
+    plural=WORKLOAD_PROFILES,
+    namespaced=True,
+    model=WorkloadProfile,
+    columns=(
+        Column("Workload", "string", ".spec.workload"),
+        Column("Parameters", "number", ".spec.parameters"),
+        Column("Checkpoint", "number", ".spec.checkpointBytes"),
+        Column("Samples", "integer", ".status.samples"),
+        _AGE,
+        Column("Fitted", "date", ".status.fittedAt", wide=True),
+    ),
+)
+KINDS: Final = (POOL, JOB, PROFILE)

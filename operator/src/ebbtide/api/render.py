@@ -53,7 +53,7 @@ def render_crd(kind: Kind) -> Json:
         "name": VERSION,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        "subresources": {"status": {}, **_scale(kind)},
         "additionalPrinterColumns": [
             {"name": column.name, "type": column.type, "jsonPath": column.path}
             | ({"priority": 1} if column.wide else {})
@@ -66,7 +66,7 @@ def render_crd(kind: Kind) -> Json:
         "listKind": f"{kind.name}List",
         "plural": kind.plural,
         "singular": kind.name.lower(),
-        "shortNames": [kind.short],
+        **({"shortNames": [kind.short]} if kind.short else {}),
         "categories": ["ebbtide"],
     }
     return {
@@ -80,6 +80,17 @@ def render_crd(kind: Kind) -> Json:
             "versions": [version],
         },
     }
+
+
+def _scale(kind: Kind) -> Json:
+    if kind.scale is None:
+        return {}
+    paths = {
+        "specReplicasPath": kind.scale.wanted,
+        "statusReplicasPath": kind.scale.there,
+        "labelSelectorPath": kind.scale.selector,
+    }
+    return {"scale": paths}
 
 
 def render_schema(model: type[Schema]) -> Json:
@@ -104,6 +115,8 @@ def _structural(node: Mapping[str, Any], named: Mapping[str, Any], path: str) ->
     if unknown or "type" not in node:
         raise UnrenderableError(f"{path or 'the root'}: {sorted(unknown) or 'no type'}")
     out = {key: value for key, value in node.items() if key in _KEPT}
+    if "exclusiveMinimum" in node:  # OpenAPI 3.0 spells it as a property of the limit
+        out |= {"minimum": node["exclusiveMinimum"], "exclusiveMinimum": True}
     steps = path.split(".")
     if out.get("default", ...) is None or any(part in steps for part in _WITHOUT_DEFAULTS):
         out.pop("default", None)

@@ -5,16 +5,16 @@ Times that users read are cut to whole seconds, as everywhere in Kubernetes; tho
 counts with keep their fractions. What is None or empty is left out, counters never are.
 """
 
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from decimal import ROUND_HALF_UP, Decimal
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from ebbtide.api.fields import Schema, as_decimal
 from ebbtide.api.job_status import AttemptsStatus, ProgressStatus, Status
+from ebbtide.api.plan_status import parse_changes, parse_plan, render_plan
+from ebbtide.api.texts import MICRO, Json, render_rate, render_second, render_time, render_usd, slim
 from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.status import (
     Attempts,
@@ -30,13 +30,9 @@ from ebbtide.core.values.status import (
     RoleStatus,
 )
 
-CENT: Final = Decimal("0.01")
-MICRO: Final = Decimal("0.000001")
 LONGEST_MESSAGE: Final = 32768
 LONGEST_TEXT: Final = 128
 """Of a column. One text that is too long would have the server refuse the whole status."""
-
-Json = dict[str, Any]
 
 
 def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
@@ -95,15 +91,17 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
             None if stored.last_failure is None else LastFailure(**_fields(stored.last_failure))
         ),
         display=Display(**_fields(stored.display)),
+        plan=parse_plan(stored.plan),
+        plan_changes=parse_changes(stored.plan),
     )
 
 
 def render_status(status: JobStatus) -> Json:
     """Return the status as it is stored."""
-    return _slim({
+    return slim({
         "observedGeneration": status.observed_generation,
         "state": status.state,
-        "display": _slim({
+        "display": slim({
             "ready": status.display.ready[:LONGEST_TEXT],
             "gpu": status.display.gpu[:LONGEST_TEXT],
             "spot": status.display.spot[:LONGEST_TEXT],
@@ -144,17 +142,8 @@ def render_status(status: JobStatus) -> Json:
             "stepsLost": status.counters.steps_lost,
         },
         "lastFailure": _render_last_failure(status.last_failure),
+        "plan": render_plan(status.plan, status.plan_changes),
     })  # fmt: skip
-
-
-def render_time(moment: datetime) -> str:
-    """Return a moment as RFC 3339 in UTC, with its fraction of a second if it has one."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def render_usd(amount: Decimal, step: Decimal = CENT) -> str:
-    """Return money as a decimal text."""
-    return format(amount.quantize(step, rounding=ROUND_HALF_UP), "f")
 
 
 def _progress(stored: ProgressStatus) -> Progress:
@@ -162,6 +151,7 @@ def _progress(stored: ProgressStatus) -> Progress:
         step=stored.step,
         steps=stored.steps,
         steps_per_second=stored.steps_per_second,
+        predicted_steps_per_second=stored.predicted_steps_per_second,
         percentage=stored.percentage,
         estimated_remaining_seconds=stored.estimated_remaining_seconds,
         last_checkpoint_step=stored.last_checkpoint_step,
@@ -184,7 +174,7 @@ def _attempts(stored: AttemptsStatus) -> Attempts:
 
 
 def _render_attempts(attempts: Attempts) -> Json:
-    return _slim({
+    return slim({
         "last": attempts.last,
         "judged": attempts.judged,
         "retired": list(attempts.retired),
@@ -208,10 +198,15 @@ def _render_condition(condition: Condition) -> Json:
 
 
 def _render_progress(progress: Progress) -> Json:
-    return _slim({
+    return slim({
         "step": progress.step,
         "steps": progress.steps,
-        "stepsPerSecond": _rate(progress.steps_per_second),
+        "stepsPerSecond": render_rate(progress.steps_per_second),
+        "predictedStepsPerSecond": (
+            None
+            if progress.predicted_steps_per_second is None
+            else render_rate(progress.predicted_steps_per_second)
+        ),
         "percentage": progress.percentage,
         "estimatedRemainingSeconds": progress.estimated_remaining_seconds,
         "lastCheckpointStep": progress.last_checkpoint_step,
@@ -221,7 +216,7 @@ def _render_progress(progress: Progress) -> Json:
 
 
 def _render_cost(cost: Cost) -> Json:
-    return _slim({
+    return slim({
         "spentUsd": render_usd(cost.spent_usd),
         "settledUsd": render_usd(cost.settled_usd, MICRO),
         "nodes": [
@@ -240,7 +235,7 @@ def _render_cost(cost: Cost) -> Json:
 def _render_last_failure(failure: LastFailure | None) -> Json | None:
     if failure is None:
         return None
-    return _slim({
+    return slim({
         "generation": failure.generation,
         "time": render_time(failure.time),
         "message": failure.message[:LONGEST_MESSAGE],
@@ -251,18 +246,8 @@ def _fields(model: Schema) -> Json:
     return {name: getattr(model, name) for name in type(model).model_fields}
 
 
-def _slim(fields: Json) -> Json:
-    """Leave out what says nothing: None and empty texts, lists and maps."""
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
-
-
 def _whole_seconds(moment: datetime | None) -> str | None:
-    return None if moment is None else render_time(moment.replace(microsecond=0))
-
-
-def _rate(value: float) -> float:
-    """Return a rate that JSON has a word for."""
-    return value if math.isfinite(value) and value > 0 else 0.0
+    return None if moment is None else render_second(moment)
 
 
 def _exact(moment: datetime | None) -> str | None:

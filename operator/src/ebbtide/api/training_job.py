@@ -2,22 +2,36 @@
 
 import enum
 import re
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field, PlainValidator, StrictBool, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic import Field, StrictBool, StringConstraints
 
-from ebbtide.api.fields import Count, Label, Labels, Positive, Rule, Schema, section
+from ebbtide.api.elastic_policy import MAX_WORKERS, ElasticPolicy
+from ebbtide.api.fields import (
+    AUTO,
+    Count,
+    Label,
+    Labels,
+    ObjectName,
+    Positive,
+    Rule,
+    Schema,
+    auto_or_number,
+    auto_rule,
+    section,
+)
 from ebbtide.api.job_status import Status
+from ebbtide.api.objective import ObjectiveSpec
 from ebbtide.api.template import Template
 from ebbtide.core.values.job import CleanPodPolicy, SpotUse
+from ebbtide.core.values.objective import PlanMode
 from ebbtide.wire.names import CONTROLLER
 
 NAME_LIMIT: Final = 63 - len("-coordinator-0-99999")
 """The longest name of a job: names of its pods are host names and label values, at most 63."""
-MAX_WORKERS: Final = 4096
 MAX_PROCESSES: Final = 64
-PROCESSES: Final = f"Auto or a number from 1 to {MAX_PROCESSES}"
+LONGEST_INTERVAL: Final = 7 * 86400
+"""Seconds between two checkpoints."""
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PATH: Final = re.compile(r"(/[^/]+)+/?")
 _DOTS: Final = re.compile(r"(^|/)\.\.?(/|$)")
@@ -38,40 +52,12 @@ class Launcher(enum.StrEnum):
     LIBRARY = "Library"
 
 
-def check_process_count(value: object) -> int | str:
-    """Return a value of processesPerWorker if it can be used."""
-    if value == "Auto":
-        return "Auto"
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PROCESSES:
-        return value
-    raise PydanticCustomError("processes", f"must be {PROCESSES}")
-
-
 class Work(Schema):
     """The amount of work."""
 
     steps: Positive = Field(description="How many steps of the global batch the job trains.")
     global_batch_size: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)] = Field(
         description="Samples in one step, over all workers together, whatever their number."
-    )
-
-
-class ElasticPolicy(Schema):
-    """Between how many and how many workers the job trains."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.minReplicas <= self.maxReplicas",
-            message="minReplicas must not be above maxReplicas",
-            field=".minReplicas",
-            holds=lambda policy: policy.min_replicas <= policy.max_replicas,
-        ),
-    )
-    min_replicas: Annotated[int, Field(strict=True, ge=1, le=MAX_WORKERS)] = Field(
-        description="Fewer workers than this do not train: the job waits for more."
-    )
-    max_replicas: Annotated[int, Field(strict=True, ge=1, le=MAX_WORKERS)] = Field(
-        description="The number of workers that the job wants."
     )
 
 
@@ -128,14 +114,18 @@ class Checkpoint(Schema):
             field=".path",
             holds=lambda checkpoint: is_plain_path(checkpoint.path),
         ),
+        auto_rule("interval", LONGEST_INTERVAL),
     )
     path: Annotated[str, StringConstraints(min_length=1, max_length=512)] = Field(
         default="/checkpoints",
         description="Folder for checkpoints, under a volumeMount of the first container whose"
         " volume outlives the pod (persistentVolumeClaim, hostPath, nfs or csi).",
     )
-    interval: Annotated[int, Field(strict=True, ge=1, le=7 * 86400)] = Field(
-        default=60, description="Seconds between two checkpoints."
+    interval: Annotated[int | str, auto_or_number(LONGEST_INTERVAL)] = Field(
+        default=AUTO,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+        description="Seconds between two checkpoints. Auto: as often as pays, from the time that a"
+        " checkpoint takes and how often workers are lost.",
     )
     retain: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
         default=3, description="How many checkpoints are kept."
@@ -159,11 +149,23 @@ class Spec(Schema):
             holds=lambda spec: spec.capacity.on_demand_floor <= spec.elastic_policy.max_replicas,
         ),
         Rule(
-            cel="type(self.processesPerWorker) == int ? (self.processesPerWorker >= 1 &&"
-            f" self.processesPerWorker <= {MAX_PROCESSES}) : self.processesPerWorker == 'Auto'",
-            message=f"processesPerWorker must be {PROCESSES}",
-            field=".processesPerWorker",  # for us, the field checks itself
+            cel="!has(self.elasticPolicy.replicas) || self.planMode == 'Manual'",
+            message="elasticPolicy.replicas is for planMode Manual: in Auto and DryRun the planner"
+            " chooses between minReplicas and maxReplicas",
+            field=".elasticPolicy.replicas",
+            holds=lambda spec: (
+                spec.elastic_policy.replicas is None or spec.plan_mode is PlanMode.MANUAL
+            ),
         ),
+        Rule(
+            cel="self.planMode != 'Manual' || has(self.elasticPolicy.replicas)",
+            message="planMode Manual needs elasticPolicy.replicas, the number of workers to run",
+            field=".elasticPolicy.replicas",
+            holds=lambda spec: (
+                spec.plan_mode is not PlanMode.MANUAL or spec.elastic_policy.replicas is not None
+            ),
+        ),
+        auto_rule("processesPerWorker", MAX_PROCESSES),
         Rule(
             cel="self.work.globalBatchSize >= self.elasticPolicy.maxReplicas *"
             " (type(self.processesPerWorker) == int ? int(self.processesPerWorker) : 1)",
@@ -195,12 +197,24 @@ class Spec(Schema):
         description="How the command of the template is run: Library = under the ebbtide runtime.",
     )
     work: Work = Field(description="The amount of work.")
+    profile: ObjectName | None = Field(
+        default=None,
+        description="Name of a WorkloadProfile in the namespace of the job. Absent: one whose"
+        " workload is the job's label ebbtide.dev/workload, else what was measured, else what is"
+        " known of models in general.",
+    )
+    objective: ObjectiveSpec = section(
+        ObjectiveSpec, "What the plan is to achieve. Absent: least cost, without limits."
+    )
+    plan_mode: PlanMode = Field(
+        default=PlanMode.AUTO,
+        description="Auto: the planner chooses size and place. DryRun: the plan is put into the"
+        " status and nothing runs. Manual: elasticPolicy.replicas workers run.",
+    )
     elastic_policy: ElasticPolicy = Field(description="How many workers train.")
     capacity: Capacity = section(Capacity, "Where workers may run.")
-    processes_per_worker: Annotated[
-        int | str, PlainValidator(check_process_count, json_schema_input_type=Any)
-    ] = Field(
-        default="Auto",
+    processes_per_worker: Annotated[int | str, auto_or_number(MAX_PROCESSES)] = Field(
+        default=AUTO,
         json_schema_extra={"x-kubernetes-int-or-string": True},
         description="Processes in one worker, each one rank. Auto: the nvidia.com/gpu limit of the"
         " first container, at least 1.",

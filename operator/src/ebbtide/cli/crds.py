@@ -17,7 +17,7 @@ import click
     help="Write nothing; fail if the files in this folder are not what would be rendered.",
 )
 def crds(out: Path | None, check: Path | None) -> None:
-    """Render the definitions of TrainingJob and CapacityPool, ready for `kubectl apply`."""
+    """Render the definitions of our kinds, ready for `kubectl apply`."""
     if out is not None and check is not None:
         raise click.UsageError("--out writes and --check does not: give one of them")
     from ebbtide.api.render import render_files

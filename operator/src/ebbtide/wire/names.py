@@ -10,6 +10,8 @@ TRAINING_JOB: Final = "TrainingJob"
 TRAINING_JOBS: Final = "trainingjobs"
 CAPACITY_POOL: Final = "CapacityPool"
 CAPACITY_POOLS: Final = "capacitypools"
+WORKLOAD_PROFILE: Final = "WorkloadProfile"
+WORKLOAD_PROFILES: Final = "workloadprofiles"
 CONTROLLER: Final = "ebbtide.dev/trainingjob-controller"  # the value of spec.managedBy that is ours
 FIELD_MANAGER: Final = "ebbtide"
 
@@ -21,6 +23,7 @@ LABEL_INDEX: Final = "ebbtide.dev/replica-index"
 LABEL_ATTEMPT: Final = "ebbtide.dev/attempt"
 LABEL_CAPACITY_TYPE: Final = "ebbtide.dev/capacity-type"  # spot or on-demand
 LABEL_POOL: Final = "ebbtide.dev/pool"
+LABEL_WORKLOAD: Final = "ebbtide.dev/workload"  # on a job: what it trains, for its profile
 ANNOTATION_TEMPLATE_HASH: Final = "ebbtide.dev/template-hash"
 ANNOTATION_BOOT_ID: Final = "ebbtide.dev/boot-id"  # of the node when the pod first ran on it
 

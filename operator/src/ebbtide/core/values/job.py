@@ -60,6 +60,7 @@ class Job:
     objective: Objective = field(default_factory=Objective)
     plan_mode: PlanMode = PlanMode.AUTO
     profile: str | None = None  # name of a WorkloadProfile in the job's namespace
+    workload: str = ""  # where no profile is named: one of this workload will do
     pools: tuple[str, ...] | None = None  # names; None = see pool_selector
     pool_selector: Mapping[str, str] | None = None  # labels; None and no names = all that fit
     on_demand_floor: int = 1

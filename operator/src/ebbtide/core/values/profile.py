@@ -37,4 +37,5 @@ class Profile:
     max_local_batch: Mapping[str, int] = field(default_factory=dict)  # by GPU type
     step_times: tuple[StepTime, ...] = ()
     comm_times: tuple[CommTime, ...] = ()
+    bucket_ready: tuple[float, ...] = ()  # seconds from the start of a step, by bucket
     noise_scale: float | None = None  # samples

@@ -1,0 +1,197 @@
+"""
+The plan in the status of a TrainingJob, and the value of the core, both ways.
+
+Money is cut to cents, times that users read and the checkpoint interval to whole seconds. What is
+said of plans that lost is bounded, so that the object stays small.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+
+from pydantic import Field, StringConstraints
+
+from ebbtide.api.fields import Count, LabelValue, Moment, Money, Rate, Ratio, Schema, as_decimal
+from ebbtide.api.texts import Json, render_rate, render_second, render_time, render_usd, slim
+from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
+
+MOST_POOLS: Final = 256
+MOST_POOLS_OF_LOSER: Final = 32
+MOST_ALTERNATIVES: Final = 5
+MOST_ASSUMPTIONS: Final = 16
+MOST_CHANGES: Final = 64
+LONGEST_SENTENCE: Final = 1024
+
+Sentence = Annotated[str, StringConstraints(max_length=LONGEST_SENTENCE)]
+
+
+class ShareStatus(Schema):
+    """Workers of one pool."""
+
+    name: LabelValue = Field(description="Name of the pool.")
+    replicas: Count = Field(description="Workers there.")
+    batch_share: Ratio = Field(description="Their part of the global batch, all together.")
+
+
+class PredictedStatus(Schema):
+    """What is expected of a plan."""
+
+    finish_time: Moment = Field(description="When the work is done, as likely before as after.")
+    finish_time_late: Moment = Field(
+        description="When it is done at the latest, in nine cases of ten."
+    )
+    cost_usd: Money = Field(
+        description="US dollars for the whole job, what is spent included, as likely less as more."
+    )
+    cost_high_usd: Money = Field(description="US dollars at the most, in nine cases of ten.")
+    deadline_probability: Ratio | None = Field(
+        default=None, description="How likely the deadline is met; absent without one."
+    )
+    steps_per_second: Rate = Field(description="Speed while all workers train.")
+
+
+class AlternativeStatus(Schema):
+    """A plan that lost."""
+
+    pools: Annotated[list[ShareStatus], Field(max_length=MOST_POOLS_OF_LOSER)] = Field(
+        default_factory=list, description="Workers by pool."
+    )
+    servers: Count = Field(default=0, description="Parameter servers.")
+    predicted: PredictedStatus = Field(description="What would be expected of it.")
+    why: Sentence = Field(default="", description="Why it lost.")
+
+
+class PlanStatus(Schema):
+    """What is wanted to run now, what is expected of it, and what it was chosen over."""
+
+    pools: Annotated[list[ShareStatus], Field(max_length=MOST_POOLS)] = Field(
+        default_factory=list, description="Workers by pool, the cheapest first."
+    )
+    servers: Count = Field(default=0, description="Parameter servers.")
+    spares: Count = Field(default=0, description="Warm workers beyond those that train.")
+    on_demand_floor: Count = Field(
+        default=0, description="Workers that are kept on on-demand nodes."
+    )
+    checkpoint_interval_seconds: Count | None = Field(
+        default=None, description="Seconds between two checkpoints."
+    )
+    predicted: PredictedStatus | None = Field(default=None, description="What is expected.")
+    reason: Sentence = Field(default="", description="Why this plan, in a sentence.")
+    alternatives: Annotated[list[AlternativeStatus], Field(max_length=MOST_ALTERNATIVES)] = Field(
+        default_factory=list, description="The best plans that lost, the best first."
+    )
+    assumptions: Annotated[list[Sentence], Field(max_length=MOST_ASSUMPTIONS)] = Field(
+        default_factory=list,
+        description="What was taken for granted, and how sure each model is.",
+    )
+    made_at: Moment | None = Field(
+        default=None, description="When the plan was made; absent where there is none now."
+    )
+    changed_at: Annotated[list[Moment], Field(max_length=MOST_CHANGES)] = Field(
+        default_factory=list, description="When the plan was changed within the last hour."
+    )
+
+
+def parse_plan(stored: PlanStatus | None) -> Plan | None:
+    """Return a stored plan; None where what is stored is no whole plan."""
+    if stored is None or stored.made_at is None or stored.predicted is None:
+        return None
+    return Plan(
+        shares=_shares(stored.pools),
+        servers=stored.servers,
+        spares=stored.spares,
+        on_demand_floor=stored.on_demand_floor,
+        checkpoint_interval=timedelta(seconds=stored.checkpoint_interval_seconds or 1),
+        predicted=_predicted(stored.predicted),
+        reason=stored.reason,
+        alternatives=tuple(_alternative(loser) for loser in stored.alternatives),
+        assumptions=tuple(stored.assumptions),
+        made_at=stored.made_at,
+    )
+
+
+def parse_changes(stored: PlanStatus | None) -> tuple[datetime, ...]:
+    """Return when a stored plan was changed."""
+    return () if stored is None else tuple(stored.changed_at)
+
+
+def render_plan(plan: Plan | None, changes: Iterable[datetime]) -> Json:
+    """Return a plan and its changes as they are stored; the latter stay when the plan goes."""
+    kept = {"changedAt": [render_time(moment) for moment in sorted(changes)[-MOST_CHANGES:]]}
+    if plan is None:
+        return slim(kept)
+    return slim({
+        "pools": _render_shares(plan.shares[:MOST_POOLS]),
+        "servers": plan.servers,
+        "spares": plan.spares,
+        "onDemandFloor": plan.on_demand_floor,
+        "checkpointIntervalSeconds": max(1, round(plan.checkpoint_interval.total_seconds())),
+        "predicted": _render_predicted(plan.predicted),
+        "reason": plan.reason[:LONGEST_SENTENCE],
+        "alternatives": [
+            _render_alternative(loser) for loser in plan.alternatives[:MOST_ALTERNATIVES]
+        ],
+        "assumptions": [text[:LONGEST_SENTENCE] for text in plan.assumptions[:MOST_ASSUMPTIONS]],
+        "madeAt": render_time(plan.made_at),
+        **kept,
+    })  # fmt: skip
+
+
+def _shares(stored: Iterable[ShareStatus]) -> tuple[Share, ...]:
+    return tuple(
+        Share(pool=share.name, replicas=share.replicas, batch_share=share.batch_share)
+        for share in stored
+    )
+
+
+def _predicted(stored: PredictedStatus) -> Predicted:
+    return Predicted(
+        finish=stored.finish_time,
+        finish_late=stored.finish_time_late,
+        cost_usd=as_decimal(stored.cost_usd),
+        cost_high_usd=as_decimal(stored.cost_high_usd),
+        deadline_probability=stored.deadline_probability,
+        steps_per_second=stored.steps_per_second,
+    )
+
+
+def _alternative(stored: AlternativeStatus) -> Alternative:
+    return Alternative(
+        shares=_shares(stored.pools),
+        servers=stored.servers,
+        predicted=_predicted(stored.predicted),
+        why=stored.why,
+    )
+
+
+def _render_shares(shares: Iterable[Share]) -> list[Json]:
+    return [
+        {"name": share.pool, "replicas": share.replicas, "batchShare": _ratio(share.batch_share)}
+        for share in shares
+    ]
+
+
+def _render_predicted(predicted: Predicted) -> Json:
+    chance = predicted.deadline_probability
+    return slim({
+        "finishTime": render_second(predicted.finish),
+        "finishTimeLate": render_second(predicted.finish_late),
+        "costUsd": render_usd(predicted.cost_usd),
+        "costHighUsd": render_usd(predicted.cost_high_usd),
+        "deadlineProbability": None if chance is None else _ratio(chance),
+        "stepsPerSecond": render_rate(predicted.steps_per_second),
+    })  # fmt: skip
+
+
+def _render_alternative(loser: Alternative) -> Json:
+    return slim({
+        "pools": _render_shares(loser.shares[:MOST_POOLS_OF_LOSER]),
+        "servers": loser.servers,
+        "predicted": _render_predicted(loser.predicted),
+        "why": loser.why[:LONGEST_SENTENCE],
+    })  # fmt: skip
+
+
+def _ratio(value: float) -> float:
+    """Return a share or a probability as one, whatever rounding made of it."""
+    return min(render_rate(value), 1.0)

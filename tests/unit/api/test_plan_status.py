@@ -1,0 +1,167 @@
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.api.job_status import Status
+from ebbtide.api.status import parse_status, render_status
+from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
+from ebbtide.core.values.status import JobStatus, Progress
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EXACT = NOON + timedelta(milliseconds=250)
+PREDICTED = Predicted(
+    finish=NOON + timedelta(hours=3),
+    finish_late=NOON + timedelta(hours=4),
+    cost_usd=Decimal("10.00"),
+    cost_high_usd=Decimal("12.50"),
+    deadline_probability=0.97,
+    steps_per_second=2.5,
+)
+SPOT = Share(pool="v100-spot", replicas=3, batch_share=0.75)
+ON_DEMAND = Share(pool="v100-ondemand", replicas=1, batch_share=0.25)
+PLAN = Plan(
+    shares=(SPOT, ON_DEMAND),
+    servers=0,
+    spares=1,
+    on_demand_floor=1,
+    checkpoint_interval=timedelta(seconds=90),
+    predicted=PREDICTED,
+    reason="Three spot workers meet the deadline at the least cost.",
+    alternatives=(
+        Alternative(shares=(ON_DEMAND,), servers=2, predicted=PREDICTED, why="It costs twice."),
+    ),
+    assumptions=("The speed is the embedded prior's, within 30 %.",),
+    made_at=EXACT,
+)
+
+
+def store(plan: Plan | None, *changes: datetime) -> JobStatus:
+    """Write a plan, check it against the definition, and read it again."""
+    rendered = render_status(JobStatus(plan=plan, plan_changes=changes))
+    Status.model_validate(rendered)  # raises where it is not as the definition says
+    return parse_status(json.loads(json.dumps(rendered)))
+
+
+def test_a_plan_survives_being_stored() -> None:
+    again = store(PLAN, NOON, EXACT)
+
+    assert again.plan == PLAN
+    assert again.plan_changes == (NOON, EXACT)
+
+
+def test_a_plan_has_the_names_that_users_read() -> None:
+    assert render_status(JobStatus(plan=PLAN, plan_changes=(EXACT,)))["plan"] == {
+        "pools": [
+            {"name": "v100-spot", "replicas": 3, "batchShare": 0.75},
+            {"name": "v100-ondemand", "replicas": 1, "batchShare": 0.25},
+        ],
+        "servers": 0,
+        "spares": 1,
+        "onDemandFloor": 1,
+        "checkpointIntervalSeconds": 90,
+        "predicted": {
+            "finishTime": "2026-01-01T15:00:00Z",
+            "finishTimeLate": "2026-01-01T16:00:00Z",
+            "costUsd": "10.00",
+            "costHighUsd": "12.50",
+            "deadlineProbability": 0.97,
+            "stepsPerSecond": 2.5,
+        },
+        "reason": "Three spot workers meet the deadline at the least cost.",
+        "alternatives": [
+            {
+                "pools": [{"name": "v100-ondemand", "replicas": 1, "batchShare": 0.25}],
+                "servers": 2,
+                "predicted": {
+                    "finishTime": "2026-01-01T15:00:00Z",
+                    "finishTimeLate": "2026-01-01T16:00:00Z",
+                    "costUsd": "10.00",
+                    "costHighUsd": "12.50",
+                    "deadlineProbability": 0.97,
+                    "stepsPerSecond": 2.5,
+                },
+                "why": "It costs twice.",
+            }
+        ],
+        "assumptions": ["The speed is the embedded prior's, within 30 %."],
+        "madeAt": "2026-01-01T12:00:00.250000Z",
+        "changedAt": ["2026-01-01T12:00:00.250000Z"],
+    }
+
+
+def test_without_a_plan_nothing_is_said_of_one() -> None:
+    assert "plan" not in render_status(JobStatus())
+    assert store(None) == JobStatus()
+
+
+def test_when_a_plan_goes_its_changes_stay() -> None:
+    assert store(None, NOON) == JobStatus(plan=None, plan_changes=(NOON,))
+
+
+def test_a_plan_to_run_nothing_is_a_plan() -> None:
+    idle = replace(PLAN, shares=(), reason="", alternatives=(), assumptions=())
+
+    assert store(idle).plan == idle
+
+
+def test_a_plan_without_a_deadline_has_no_chance_of_meeting_it() -> None:
+    plan = replace(PLAN, predicted=replace(PREDICTED, deadline_probability=None))
+
+    again = store(plan).plan
+
+    assert again == plan
+
+
+@pytest.mark.parametrize(
+    ("interval", "stored"),
+    [
+        pytest.param(timedelta(milliseconds=10), 1, id="never none at all"),
+        pytest.param(timedelta(seconds=89.6), 90, id="to the nearest second"),
+    ],
+)
+def test_the_interval_is_whole_seconds(interval: timedelta, stored: int) -> None:
+    again = store(replace(PLAN, checkpoint_interval=interval)).plan
+
+    assert again is not None
+    assert again.checkpoint_interval == timedelta(seconds=stored)
+
+
+def test_what_rounding_made_of_a_share_or_a_chance_can_be_stored() -> None:
+    odd = replace(PREDICTED, deadline_probability=1.0000001, steps_per_second=float("nan"))
+    plan = replace(PLAN, shares=(replace(SPOT, batch_share=1.0000001),), predicted=odd)
+
+    again = store(plan).plan
+
+    assert again is not None
+    assert again.shares[0].batch_share == 1.0
+    assert again.predicted.deadline_probability == 1.0
+    assert again.predicted.steps_per_second == 0.0
+
+
+def test_a_plan_stays_small_whatever_is_told_of_it() -> None:
+    many = tuple(replace(SPOT, pool=f"{'p' * 60}{i:03}") for i in range(300))
+    talk = "x" * 5000
+    loser = Alternative(shares=many, servers=0, predicted=PREDICTED, why=talk)
+    plan = replace(
+        PLAN, shares=many, reason=talk, alternatives=(loser,) * 9, assumptions=(talk,) * 99
+    )
+    changes = [NOON + timedelta(seconds=i) for i in range(500)]
+
+    again = store(plan, *changes)
+
+    assert again.plan is not None
+    assert len(again.plan.alternatives) == 5
+    assert again.plan_changes == tuple(changes[-64:])
+    assert len(json.dumps(render_status(again))) < 100_000
+
+
+def test_a_speed_that_was_predicted_is_told_beside_the_measured_one() -> None:
+    progress = Progress(steps_per_second=2.0, predicted_steps_per_second=2.5)
+
+    rendered = render_status(JobStatus(progress=progress))
+
+    assert rendered["progress"]["predictedStepsPerSecond"] == 2.5
+    assert parse_status(rendered).progress == progress
