@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.step import step
 from ebbtide.core.values.decision import (
     Action,
@@ -37,10 +38,17 @@ from support.builders import ON_DEMAND, SPOT, START, make_job, make_view
 class Stage:
     """One job on an obliging cluster."""
 
-    def __init__(self, job: Job, *pools: Pool, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *pools: Pool,
+        settings: Settings | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> None:
         self.job = job
         self.pools = pools
         self.settings = settings or Settings()
+        self.knowledge = knowledge
         self.now: datetime = START
         self.status = JobStatus()
         self.pods: dict[str, Pod] = {}
@@ -77,7 +85,9 @@ class Stage:
 
     def pass_once(self) -> Decision:
         """Look, decide, act, write."""
-        decision = step(self.observe(), now=self.now, settings=self.settings)
+        decision = step(
+            self.observe(), now=self.now, settings=self.settings, knowledge=self.knowledge
+        )
         self.num_passes += 1
         for action in decision.actions:
             self.actions.append(action)

@@ -288,7 +288,7 @@ def full_status() -> JobStatus:
     return JobStatus(
         observed_generation=1,
         state="Running",
-        conditions=(running, replace(copy.copy(running), type="Planned", reason="FixedSize")),
+        conditions=(running, replace(copy.copy(running), type="Planned", reason="ManualSize")),
         first_start=noon,
         start=noon,
         completion=noon,

@@ -16,7 +16,8 @@ class Findings:
     """What this pass found out, in words where somebody should read it."""
 
     desired: int
-    plan: str = ""  # where the workers go
+    planned: Claim  # where the workers go
+    at_risk: Claim  # whether the goal is forecast to be missed
     no_plan: str = ""  # why they can go nowhere
     stalled: tuple[str, str] | None = None  # reason and message
     waits: Sequence[str] = ()  # workers without a node
@@ -33,14 +34,12 @@ def claim(job: Job, observed: Observed, found: Findings) -> dict[str, Claim]:
     """Return the claims of a job that runs, or is to run."""
     running = _claim_running(job, found)
     claims = {
-        reasons.PLANNED: no(reasons.NO_POOL, found.no_plan)
-        if found.no_plan
-        else yes(reasons.FIXED_SIZE, found.plan),
+        reasons.PLANNED: found.planned,
         reasons.RUNNING: running,
         reasons.DEGRADED: _claim_degraded(found, running),
         reasons.REPLACING: _claim_replacing(found),
         reasons.SUSPENDED: _claim_resumed(observed.status),
-        reasons.GOAL_AT_RISK: no(reasons.NO_GOAL, "no goal is set"),
+        reasons.GOAL_AT_RISK: found.at_risk,
         reasons.COMPLETE: no(reasons.IN_PROGRESS),
         reasons.FAILED: no(reasons.IN_PROGRESS),
     }
@@ -81,7 +80,7 @@ def claim_checkpoints(view: CoordinatorView) -> Claim | None:
 
 
 def find_stall(  # noqa: PLR0911 -- one return for each rule, the first that matches
-    job: Job, observed: Observed, *, pull: str, crew: Crew, no_plan: str
+    job: Job, observed: Observed, *, pull: str, crew: Crew, no_plan: tuple[str, str] | None
 ) -> tuple[str, str] | None:
     """Tell whether only a human can help now, and with what."""
     if observed.rejected:
@@ -89,8 +88,8 @@ def find_stall(  # noqa: PLR0911 -- one return for each rule, the first that mat
     if observed.foreign:
         names = ", ".join(sorted(observed.foreign))
         return reasons.NAME_TAKEN, f"{names} is not ours; delete it or give the job another name"
-    if no_plan:
-        return reasons.NO_POOL, no_plan
+    if no_plan is not None:
+        return no_plan
     if pull:
         return reasons.IMAGE_PULL_FAILED, f"{pull}; correct the image and apply again"
     report = observed.coordinator.report

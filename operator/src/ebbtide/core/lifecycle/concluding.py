@@ -19,6 +19,7 @@ from ebbtide.core.lifecycle.progress import (
 from ebbtide.core.lifecycle.signs import Outlook
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Action, Decision, Event
+from ebbtide.core.values.plan import PlanRecord
 from ebbtide.core.values.status import Attempts, JobStatus
 from ebbtide.wire.names import LABEL_JOB_NAME, LABEL_ROLE, ROLE_WORKER
 
@@ -72,6 +73,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         pods=observed.pods, nodes=observed.nodes, node_gpus=observed.node_gpus, pools=observed.pools
     )
     cost = charge(before.cost, meter, now=this.now)
+    record = PlanRecord() if outcome.record is None else outcome.record
     counters = this.books.counters
     counters = replace(counters, steps_lost=counters.steps_lost + count_lost_steps(before, report))
     after = replace(
@@ -89,6 +91,10 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         counters=counters,
         last_failure=this.books.last_failure,
         display=show(observed.pods, report, replicas, progress=progress, pools=pools),
+        plan=record.plan,
+        plan_basis=record.basis,
+        plan_changes=record.changes,
+        plan_measured=record.measured,
     )
     after = _clocks(after, this, outcome)
     state = derive_state(after, suspend=this.job.suspend, has_pods=bool(observed.pods))
@@ -97,7 +103,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
 
 def _clocks(after: JobStatus, this: Pass, outcome: Outcome) -> JobStatus:
     planned = after.is_true(reasons.PLANNED)
-    if after.first_start is None and planned and not outcome.suspended:
+    if after.first_start is None and planned and not (outcome.suspended or outcome.idle):
         after = replace(after, first_start=this.now)
     if outcome.suspended:
         return replace(after, start=None)

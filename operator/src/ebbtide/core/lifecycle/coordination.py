@@ -19,8 +19,11 @@ UNPLANNED_INTERVAL = timedelta(seconds=60)  # between checkpoints, where nothing
 STILL_THERE: frozenset[str] = frozenset({"joining", "member", "spare", "leaving"})
 
 
-def work_of(job: Job, *, desired: int, settings: Settings) -> WorkSpec:
+def work_of(
+    job: Job, *, desired: int, settings: Settings, planned_interval: timedelta | None = None
+) -> WorkSpec:
     """Return the working fields of the spec, as the trainer gets them."""
+    interval = job.checkpoint_interval or planned_interval or UNPLANNED_INTERVAL
     return WorkSpec(
         job=str(job.key),
         steps=job.steps,
@@ -28,7 +31,7 @@ def work_of(job: Job, *, desired: int, settings: Settings) -> WorkSpec:
         min_replicas=job.min_replicas,
         desired=desired,
         processes_per_worker=job.processes_per_worker,
-        checkpoint_interval=(job.checkpoint_interval or UNPLANNED_INTERVAL).total_seconds(),
+        checkpoint_interval=interval.total_seconds(),
         checkpoint_retain=job.checkpoint_retain,
         coordinator_grace=settings.coordinator_grace.total_seconds(),
         heartbeat=settings.heartbeat.total_seconds(),

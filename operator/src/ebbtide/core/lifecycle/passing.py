@@ -11,6 +11,7 @@ from ebbtide.core.lifecycle.signs import Sign
 from ebbtide.core.values.decision import Action, Event
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Observed
+from ebbtide.core.values.plan import PlanRecord
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import Attempts, JobStatus
 from ebbtide.wire.messages import Report
@@ -56,3 +57,5 @@ class Outcome:
     timers: tuple[timedelta, ...] = ()
     ended: bool = False
     suspended: bool = False
+    idle: bool = False  # nothing is to run: only a plan is wanted, or there is none
+    record: PlanRecord | None = None  # what was planned; None: there is no planner

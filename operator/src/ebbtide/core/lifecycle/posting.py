@@ -138,7 +138,9 @@ class _Posts:
             text = f"made a replacement for worker {index} in pool {pool.name}: {cause}"
             return Event(reason=reasons.REPLACEMENT_CREATED, message=text)
         text = f"worker {index} moves to pool {pool.name}: {self.posting.reason}"
-        return Event(reason=reasons.MOVED_POOL, message=text)
+        stood_in = [self.posting.pools[p.pool].market for p in live if p.pool in self.posting.pools]
+        back = pool.market is Market.SPOT and Market.ON_DEMAND in stood_in
+        return Event(reason=reasons.RETURNED if back else reasons.MOVED_POOL, message=text)
 
     def _watch(self, at_home: Sequence[Pod]) -> None:
         """Say whom the plan counts on and who has no node yet."""

@@ -1,13 +1,5 @@
 """How fast workers are, from the best that is known: profile, models, measurements, a prior."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from ebbtide.core.values.plan import Measured
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """How fast a job was seen to train."""
-
-    workers: Mapping[str, int]  # by GPU type
-    steps_per_second: float
-    servers: int = 0
+__all__ = ["Measured"]

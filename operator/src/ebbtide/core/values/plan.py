@@ -1,5 +1,6 @@
 """A plan: what to run now, what is expected of it, and what it was chosen over."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -47,6 +48,7 @@ class Plan:
     checkpoint_interval: timedelta
     predicted: Predicted
     reason: str  # one sentence
+    awaited: tuple[Share, ...] = ()  # what it would rather run, where a pool gives no node now
     alternatives: tuple[Alternative, ...] = ()  # at most 5, the best first
     assumptions: tuple[str, ...] = ()  # what was taken for granted, and how sure each model is
     made_at: datetime
@@ -55,6 +57,11 @@ class Plan:
     def workers(self) -> int:
         """How many workers in all."""
         return sum(share.replicas for share in self.shares)
+
+    def is_like(self, other: "Plan") -> bool:
+        """Tell whether another plan runs the same workers in the same places."""
+        mine, theirs = ({s.pool: s.replicas for s in p.shares} for p in (self, other))
+        return mine == theirs and self.servers == other.servers
 
     def replicas_in(self, pool: str) -> int:
         """How many workers one pool has in this plan."""
@@ -68,3 +75,22 @@ class Infeasible:
     reason: str  # names the value, the limit and what would be right
     nearest_deadline: datetime | None = None  # the earliest that can be met within the budget
     nearest_budget_usd: Decimal | None = None  # the least that meets the deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """How fast a fleet was seen to train."""
+
+    workers: Mapping[str, int]  # by GPU type
+    steps_per_second: float
+    servers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """A plan as it is kept from pass to pass."""
+
+    plan: Plan | None = None
+    basis: str = ""  # changes with whatever a plan must answer at once
+    changes: tuple[datetime, ...] = ()  # when workers were moved by plan, within the last hour
+    measured: Measured | None = None  # what the plan knew of the speed

@@ -22,7 +22,6 @@ LASTING: Final = (
 UNTIL_KNOWN: Final = (PLANNED, GOAL_AT_RISK, CHECKPOINTS_HEALTHY)  # Unknown at first, not False
 
 # ---------------------------------------------------------------- condition reasons
-FIXED_SIZE: Final = "FixedSize"  # Planned, until the planner rules
 PLAN_CHOSEN: Final = "PlanChosen"  # Planned=True; an event too
 MANUAL_SIZE: Final = "ManualSize"  # Planned, planMode Manual
 DRY_RUN: Final = "DryRun"  # Planned, and nothing runs

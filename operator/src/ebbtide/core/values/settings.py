@@ -30,3 +30,7 @@ class Settings:
     """`progressSeconds`: how often progress and cost alone may cause a status write."""
     heartbeat: timedelta = timedelta(seconds=0.25)
     """`heartbeatSeconds`: a member silent for four of these is lost."""
+    plan_interval: timedelta = timedelta(seconds=60)
+    """`planSeconds`: a plan is made anew after so long, even if nothing happened."""
+    time_scale: float = 1.0
+    """`timeScale`: one second counts as so many for the deadline policy, which thinks in hours."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from ebbtide.core.values.plan import Plan
+from ebbtide.core.values.plan import Measured, Plan, PlanRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,8 @@ class JobStatus:
     display: Display = Display()
     plan: Plan | None = None
     plan_changes: tuple[datetime, ...] = ()  # of the plan, within the last hour, the oldest first
+    plan_basis: str = ""  # changes with whatever a plan must answer at once
+    plan_measured: Measured | None = None  # what the plan knew of the speed
 
     def condition(self, kind: str) -> Condition | None:
         """Return one condition by type."""
@@ -151,3 +153,13 @@ class JobStatus:
         """Tell whether one condition is True."""
         found = self.condition(kind)
         return found is not None and found.status == "True"
+
+    @property
+    def record(self) -> PlanRecord:
+        """The plan with what it rests on."""
+        return PlanRecord(
+            plan=self.plan,
+            basis=self.plan_basis,
+            changes=self.plan_changes,
+            measured=self.plan_measured,
+        )

@@ -33,11 +33,13 @@ from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
 from ebbtide.core.lifecycle.progress import count_roles, members_now
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
-from ebbtide.core.lifecycle.workers import Crew, live_pods, pull_trouble, staff
-from ebbtide.core.planner.fixed_size import FixedSize, fix_size
+from ebbtide.core.lifecycle.workers import Crew, live_pods, pull_trouble
+from ebbtide.core.planner.knowledge import Knowledge
+from ebbtide.core.step.aims import Aim, aim
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Action, Decision, DeleteJob, Event, MarkBoot
 from ebbtide.core.values.job import BrokenJob, Job
+from ebbtide.core.values.objective import PlanMode
 from ebbtide.core.values.observed import Observed, PodPhase, Role
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import Attempts
@@ -48,7 +50,9 @@ LOOK_SOON = timedelta(seconds=1)
 RETRY_REJECTED = timedelta(seconds=30)
 
 
-def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
+def step(
+    observed: Observed, *, now: datetime, settings: Settings, knowledge: Knowledge | None = None
+) -> Decision:
     """
     Decide what to do for one job.
 
@@ -56,6 +60,7 @@ def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
         observed: one consistent look at the job and everything of it.
         now: the time, aware.
         settings: delays and limits.
+        knowledge: models for the planner; None: every job runs at a fixed size.
 
     Returns:
         Actions in order, the status to write, events to emit once it is written, and when to look
@@ -74,7 +79,7 @@ def step(observed: Observed, *, now: datetime, settings: Settings) -> Decision:
     if _is_partial(observed):
         return Decision(status=observed.status, requeue_after=LOOK_SOON)
     this = _begin(observed, job, now=now, settings=settings)
-    return conclude(this, _branch(this))
+    return conclude(this, _branch(this, knowledge))
 
 
 def _is_partial(observed: Observed) -> bool:
@@ -123,7 +128,7 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
     return Pass(job=job, observed=observed, now=now, settings=settings, signs=signs, books=books)
 
 
-def _branch(this: Pass) -> Outcome:
+def _branch(this: Pass, knowledge: Knowledge | None) -> Outcome:
     failure, left = find_failure(
         this.job,
         this.before,
@@ -139,21 +144,31 @@ def _branch(this: Pass) -> Outcome:
     elif this.job.suspend:
         outcome = _suspend(this)
     else:
-        outcome = _run(this)
+        outcome = _run(this, knowledge)
     return replace(outcome, timers=(*outcome.timers, *timers))
 
 
 # ---------------------------------------------------------------- branches
 
 
-def _run(this: Pass) -> Outcome:
+def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     job, observed, now, settings = this.job, this.observed, this.now, this.settings
-    placement = fix_size(job, observed.pools)
-    work = work_of(job, desired=placement.desired, settings=settings)
-    crew = _crew(this, work=work)
-    no_plan = _explain_no_plan(job, placement)
+    crew = _crew(this, work=work_of(job, desired=0, settings=settings))
+    target = aim(this, crew, knowledge)
+    work = work_of(
+        job,
+        desired=target.desired,
+        settings=settings,
+        planned_interval=target.checkpoint_interval,
+    )
+    crew = replace(crew, work=work)
+    if job.plan_mode is PlanMode.DRY_RUN or (
+        target.no_plan is not None and this.before.first_start is None
+    ):
+        return _run_nothing(this, target)
+    no_plan = "" if target.no_plan is None else target.no_plan[1]
     pull, pull_wait = _pull_trouble(this)
-    stalled = find_stall(job, observed, pull=pull, crew=crew, no_plan=no_plan)
+    stalled = find_stall(job, observed, pull=pull, crew=crew, no_plan=target.no_plan)
     blocked = bool(observed.rejected or observed.foreign or no_plan or pull)
     attempts: dict[str, Attempts] = dict(this.books.attempts)
     actions: list[Action] = []
@@ -168,7 +183,7 @@ def _run(this: Pass) -> Outcome:
     elif not blocked:
         chair = seat(observed, attempts, signs=this.signs, work=work, now=now)
         attempts[COORDINATOR_KEY] = chair.attempts
-        staffing = staff(crew, attempts, placement)
+        staffing = target.staff(crew, attempts)
         attempts = staffing.attempts
         actions += [*chair.actions, *staffing.creates]
         events += staffing.events
@@ -183,8 +198,9 @@ def _run(this: Pass) -> Outcome:
     training = this.report is not None and this.report.training
     was_training = this.before.is_true(reasons.RUNNING)
     found = Findings(
-        desired=placement.desired,
-        plan=_describe(job, placement),
+        desired=target.desired,
+        planned=target.planned,
+        at_risk=target.at_risk,
         no_plan=no_plan,
         stalled=stalled,
         waits=waits,
@@ -193,18 +209,60 @@ def _run(this: Pass) -> Outcome:
         coordinator_lost=coordinator_lost,
         members=len(members_now(this.report)),
         training=training or was_training,
-        missing=find_missing(crew, attempts, live, desired=placement.desired),
+        missing=find_missing(crew, attempts, live, desired=target.desired),
     )
     if observed.rejected or observed.foreign:
         timers.append(RETRY_REJECTED)
     return Outcome(
         claims=claim(job, observed, found),
         attempts=attempts,
-        desired=placement.desired,
+        desired=target.desired,
         actions=tuple(actions),
-        events=tuple(events),
-        timers=tuple(timers),
+        events=(*_tell_plan(this, target), *events),
+        timers=(*timers, *_next_plan(this, target)),
+        record=target.record,
     )
+
+
+def _run_nothing(this: Pass, target: Aim) -> Outcome:
+    """Write down the plan, or why there is none, and give back what there may be."""
+    attempts = retire_all(this.observed.pods, this.books.attempts)
+    reason, text = target.no_plan or (reasons.DRY_RUN, "spec.planMode is DryRun: nothing is run")
+    claims = {
+        reasons.PLANNED: target.planned,
+        reasons.GOAL_AT_RISK: target.at_risk,
+        reasons.RUNNING: no(reason, text),
+        reasons.DEGRADED: no(reason),
+        reasons.REPLACING: no(reasons.NOTHING_LOST),
+        reasons.SUSPENDED: no(reasons.NOT_SUSPENDED),
+        reasons.COMPLETE: no(reasons.IN_PROGRESS),
+        reasons.FAILED: no(reasons.IN_PROGRESS),
+    }
+    if target.no_plan is not None:
+        claims[reasons.STALLED] = yes(reason, text)
+    return Outcome(
+        claims=claims,
+        attempts=attempts,
+        desired=target.desired,
+        events=_tell_plan(this, target),
+        timers=_next_plan(this, target),
+        record=target.record,
+        idle=True,
+    )
+
+
+def _tell_plan(this: Pass, target: Aim) -> tuple[Event, ...]:
+    """Tell of a plan that is another one than before."""
+    plan = None if target.record is None else target.record.plan
+    before = this.before.plan
+    if plan is None or (before is not None and before.is_like(plan)):
+        return ()
+    return (Event(reason=reasons.PLAN_CHOSEN, message=plan.reason[:1000]),)
+
+
+def _next_plan(this: Pass, target: Aim) -> tuple[timedelta, ...]:
+    """Return when the plan is to be looked at again, also where there is none."""
+    return () if target.record is None else (this.settings.plan_interval,)
 
 
 def _suspend(this: Pass) -> Outcome:
@@ -330,23 +388,6 @@ def _crew(this: Pass, *, work: WorkSpec) -> Crew:
         settings=this.settings,
         trained=this.before.start is not None,
     )
-
-
-def _explain_no_plan(job: Job, placement: FixedSize) -> str:
-    """Say why the smallest legal size has no place at all; empty when it has one."""
-    hopeless = [i for i in range(job.max_replicas) if not placement.candidates(i)]
-    return placement.explain(hopeless[0]) if hopeless else ""
-
-
-def _describe(job: Job, placement: FixedSize) -> str:
-    floor = min(placement.floor, placement.desired)
-    parts = [f"{placement.desired} workers, all from maxReplicas"]
-    if floor and placement.on_demand:
-        parts.append(f"{floor} on on-demand pool {placement.on_demand[0].name}")
-    if floor < placement.desired:
-        first = placement.candidates(floor)[:1]
-        parts += [f"{placement.desired - floor} on pool {pool.name} first" for pool in first]
-    return ", ".join(parts) + f"; training runs from {job.min_replicas} on"
 
 
 def _pull_trouble(this: Pass) -> tuple[str, timedelta | None]:

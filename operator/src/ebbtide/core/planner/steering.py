@@ -1,0 +1,327 @@
+"""
+The plan over time: what one job runs now, and what it would rather run.
+
+Pools from which no node comes are dry: the plan for now counts only on what is held there, the plan
+for later on all of it. Between them stands the deadline policy: where spot has run dry it says
+whether on-demand nodes stand in or the job waits; and after it whether going back pays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+from ebbtide.core.planner.fixed_size import sort_out
+from ebbtide.core.planner.inputs import Inputs, PoolState, Running
+from ebbtide.core.planner.knowledge import Knowledge, Workload
+from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.waiting import Drought, may_stand_in
+from ebbtide.core.values.job import Job, SpotUse
+from ebbtide.core.values.objective import Minimize
+from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Share
+from ebbtide.core.values.pool import Market, Pool, Room
+
+HOUR: Final = timedelta(hours=1)
+
+Numbers: TypeAlias = Mapping[str, int]
+"""Workers by pool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that a job's plan depends on."""
+
+    workload: Workload
+    pools: tuple[Pool, ...]
+    rooms: Mapping[str, Room]
+    other_gpus: Numbers = field(default_factory=dict)  # asked for by other jobs, by pool
+    steps_left: int
+    spent_usd: Decimal = Decimal(0)
+    first_start: datetime | None = None
+    training: bool = False
+    before: PlanRecord
+    interval: timedelta  # a plan is made anew after so long
+    time_scale: float = 1.0
+    now: datetime
+
+    @property
+    def job(self) -> Job:
+        """The job that is planned."""
+        return self.workload.job
+
+    @property
+    def due(self) -> datetime | None:
+        """When the work is to be done."""
+        return self.job.objective.due(self.first_start or self.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What is to be done."""
+
+    record: PlanRecord
+    no_plan: Infeasible | None = None
+    at_risk: Infeasible | None = None  # why the goal cannot be met any more
+    no_pool: bool = False  # ... because no pool fits the job
+    dry: frozenset[str] = frozenset()
+    waiting: str = ""  # why workers are not wanted now, where the plan would rather wait
+
+    @property
+    def plan(self) -> Plan | None:
+        """What is planned."""
+        return self.record.plan
+
+    @property
+    def now(self) -> Numbers:
+        """Workers of each pool now, the on-demand ones first."""
+        return {} if self.plan is None else _numbers(self.plan.shares)
+
+    @property
+    def rather(self) -> Numbers:
+        """Workers of each pool once dry pools give nodes again."""
+        if self.plan is None:
+            return {}
+        return _numbers(self.plan.awaited or self.plan.shares)
+
+
+def steer(situation: Situation, knowledge: Knowledge) -> Course:
+    """
+    Decide what a job runs from now on.
+
+    The plan before is kept until what it rests on changes or its time is up. A job that has
+    started is never without a plan for want of time or money: then it ends as soon as it can,
+    and `at_risk` says what cannot be met.
+    """
+    basis = _digest(situation)
+    dry = frozenset(name for name, room in situation.rooms.items() if room.dry_since is not None)
+    record = situation.before
+    before = record.plan
+    if (
+        before is not None
+        and record.basis == basis
+        and before.made_at <= situation.now < before.made_at + situation.interval
+    ):
+        waiting = before.reason if _is_short(before) else ""
+        return Course(record=record, dry=dry, waiting=waiting)
+    record = PlanRecord(basis=basis, measured=situation.workload.measured)
+    fit, unfit = sort_out(situation.job, situation.pools)
+    if not fit:
+        why = "; ".join(unfit) or "there is no CapacityPool"
+        none = Infeasible(reason=f"no pool fits: {why}")
+        return Course(record=record, no_plan=none, no_pool=True, dry=dry)
+    course = _plan(_ask(situation, knowledge, fit), situation, dry)
+    record = replace(record, plan=course.plan, changes=_count_changes(situation, course.plan))
+    return replace(course, record=record, dry=dry)
+
+
+def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
+    at_risk = None
+    wish = plan(inputs, situation.now)
+    if isinstance(wish, Infeasible) and situation.first_start is not None:
+        at_risk = wish
+        inputs, wish = _make_haste(inputs, situation.now)
+    if isinstance(wish, Infeasible):
+        return Course(record=PlanRecord(), no_plan=wish, at_risk=at_risk)
+    chosen, waiting = wish, ""
+    if any(wish.replicas_in(name) > situation.rooms[name].held for name in dry):
+        chosen, waiting = _without(inputs, wish, situation, dry)
+    return Course(record=PlanRecord(plan=chosen), at_risk=at_risk, waiting=waiting)
+
+
+def _make_haste(inputs: Inputs, now: datetime) -> tuple[Inputs, Plan | Infeasible]:
+    """Plan for the earliest end: within the budget, or else whatever it costs."""
+    hasty = replace(inputs, due=None, minimize=Minimize.TIME)
+    found = plan(hasty, now)
+    if isinstance(found, Infeasible) and inputs.budget_left_usd is not None:
+        hasty = replace(hasty, budget_left_usd=None)
+        found = plan(hasty, now)
+    return hasty, found
+
+
+def _without(
+    inputs: Inputs, wish: Plan, situation: Situation, dry: frozenset[str]
+) -> tuple[Plan, str]:
+    """Plan with what dry pools have already given; return the plan and why it waits, if it does."""
+    held = {name: situation.rooms[name].held for name in dry}
+    capped = replace(
+        inputs,
+        pools=tuple(
+            replace(state, free=_nodes(state.pool, held[state.pool.name], inputs.gpus_per_worker))
+            if state.pool.name in held
+            else state
+            for state in inputs.pools
+        ),
+        running=_clip(inputs.running, held),
+    )
+    names = ", ".join(sorted(dry))
+    drought = _describe(inputs, wish, situation, dry)
+    if drought is None or may_stand_in(drought):
+        found = plan(capped, situation.now)
+        if isinstance(found, Infeasible):
+            _, found = _make_haste(capped, situation.now)
+        if isinstance(found, Plan):
+            reason = f"no node comes from {names}: {found.reason}"
+            return replace(found, reason=reason, awaited=_if_other(wish, found)), ""
+    text = f"no node comes from {names}, and there is time to wait for it"
+    return _hold(wish, held, inputs, reason=text), text
+
+
+def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:
+    """Return the plan cut down to what is there, if that is a legal size; else to nothing."""
+    kept = {s.pool: min(s.replicas, held.get(s.pool, s.replicas)) for s in wish.shares}
+    total = sum(kept.values())
+    size = max((size for size in inputs.sizes if size <= total), default=0)
+    surplus = total - size
+    for pool in reversed(tuple(kept)):
+        cut = min(surplus, kept[pool])
+        kept[pool], surplus = kept[pool] - cut, surplus - cut
+    shares = tuple(
+        replace(s, replicas=kept[s.pool], batch_share=kept[s.pool] / size)
+        for s in wish.shares
+        if kept[s.pool]
+    )
+    return replace(wish, shares=shares, reason=reason, awaited=wish.shares, alternatives=())
+
+
+def _describe(
+    inputs: Inputs, wish: Plan, situation: Situation, dry: frozenset[str]
+) -> Drought | None:
+    """Say what the deadline policy has to know; None where there is nothing to decide."""
+    if (
+        inputs.due is None
+        or inputs.minimize is Minimize.TIME
+        or wish.predicted.steps_per_second <= 0
+    ):
+        return None
+    by_name = {state.pool.name: state.pool for state in inputs.pools}
+    on_demand = [p for p in by_name.values() if p.market is Market.ON_DEMAND]
+    if not on_demand:
+        return None
+    since = max(situation.rooms[name].dry_since or situation.now for name in dry)
+    cheapest = min(_per_worker(pool, inputs.gpus_per_worker) for pool in on_demand)
+    usd = sum(
+        (_per_worker(by_name[s.pool], inputs.gpus_per_worker) * s.replicas for s in wish.shares),
+        Decimal(0),
+    )
+    stand_in = any(
+        room.held
+        for name, room in situation.rooms.items()
+        if name in by_name and by_name[name].market is Market.ON_DEMAND
+    )
+    return Drought(
+        work_s=inputs.steps_left / wish.predicted.steps_per_second,
+        left_s=(inputs.due - situation.now).total_seconds(),
+        changeover_s=inputs.overheads.start_s + inputs.overheads.restore_s,
+        spot_usd_per_hour=float(usd + inputs.fixed_usd_per_hour),
+        on_demand_usd_per_hour=float(cheapest * wish.workers + inputs.fixed_usd_per_hour),
+        down_s=(situation.now - since).total_seconds(),
+        tick_s=situation.interval.total_seconds(),
+        on_demand_now=stand_in and situation.training,
+        now=situation.now,
+        time_scale=situation.time_scale,
+    )
+
+
+def _ask(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...]) -> Inputs:
+    job = situation.job
+    budget = job.objective.budget_usd
+    floor = 0 if job.spot is SpotUse.ONLY else job.on_demand_floor
+    return Inputs(
+        steps_left=max(situation.steps_left, 1),
+        global_batch=job.global_batch_size,
+        uses_servers=False,
+        sizes=job.sizes(),
+        on_demand_floor=floor,
+        gpus_per_worker=job.gpus_per_worker,
+        processes_per_worker=job.processes_per_worker,
+        minimize=job.objective.minimize,
+        due=situation.due,
+        budget_left_usd=None if budget is None else budget - situation.spent_usd,
+        spent_usd=situation.spent_usd,
+        pools=tuple(
+            PoolState(
+                pool=pool,
+                free=_free(pool, situation),
+                life=knowledge.life(pool, situation.now),
+            )
+            for pool in fit
+        ),
+        speed=knowledge.speed(situation.workload, fit),
+        overheads=knowledge.overheads(situation.workload),
+        checkpoint_interval=job.checkpoint_interval,
+        running=_running(situation),
+    )
+
+
+def _running(situation: Situation) -> Running:
+    """Return what the plan before has running, as far as there is anything."""
+    before = situation.before.plan
+    if before is None or not situation.rooms:
+        return Running()
+    hour_ago = situation.now - HOUR
+    return Running(
+        workers=_numbers(before.shares),
+        servers=before.servers,
+        changes=tuple(when for when in situation.before.changes if when > hour_ago),
+    )
+
+
+def _clip(running: Running, held: Numbers) -> Running:
+    clipped = {
+        pool: min(number, held.get(pool, number)) for pool, number in running.workers.items()
+    }
+    return replace(running, workers={pool: n for pool, n in clipped.items() if n})
+
+
+def _free(pool: Pool, situation: Situation) -> int:
+    """Return how many nodes the job can have, those it has included."""
+    if pool.gpus_per_node <= 0:
+        return pool.max_nodes
+    taken = -(-situation.other_gpus.get(pool.name, 0) // pool.gpus_per_node)
+    return max(pool.max_nodes - taken, 0)
+
+
+def _nodes(pool: Pool, workers: int, gpus_per_worker: int) -> int:
+    return -(-workers // pool.workers_per_node(gpus_per_worker))
+
+
+def _per_worker(pool: Pool, gpus_per_worker: int) -> Decimal:
+    return pool.usd_per_node_hour / pool.workers_per_node(gpus_per_worker)
+
+
+def _if_other(wish: Plan, found: Plan) -> tuple[Share, ...]:
+    return () if _numbers(wish.shares) == _numbers(found.shares) else wish.shares
+
+
+def _is_short(plan_: Plan) -> bool:
+    return plan_.workers < sum(share.replicas for share in plan_.awaited)
+
+
+def _numbers(shares: tuple[Share, ...]) -> dict[str, int]:
+    return {share.pool: share.replicas for share in shares}
+
+
+def _count_changes(situation: Situation, chosen: Plan | None) -> tuple[datetime, ...]:
+    """Return when the plan was changed within the last hour, this time included if it is."""
+    record = situation.before
+    recent = tuple(when for when in record.changes if when > situation.now - HOUR)
+    if record.plan is None or chosen is None:
+        return recent
+    return recent if record.plan.is_like(chosen) else (*recent, situation.now)
+
+
+def _digest(situation: Situation) -> str:
+    """Return a short text that changes with whatever a plan must answer at once."""
+    dry = {name: room for name, room in situation.rooms.items() if room.dry_since is not None}
+    facts = (
+        situation.job.generation,
+        situation.workload.profile,
+        situation.workload.measured is not None,
+        [(p.name, p.max_nodes, p.usd_per_node_hour, p.gpu_type, p.zone) for p in situation.pools],
+        sorted(situation.other_gpus.items()),
+        sorted((name, room.held) for name, room in dry.items()),
+        situation.first_start is not None,
+    )
+    return blake2b(repr(facts).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,256 @@
+"""What one pass aims at: a size and a place for every worker, by the user's word or by plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Final, Protocol
+
+from ebbtide.core.lifecycle.berths import Quotas
+from ebbtide.core.lifecycle.conditions import Claim, no, yes
+from ebbtide.core.lifecycle.passing import Pass
+from ebbtide.core.lifecycle.posting import Posting, look_for_rooms, post
+from ebbtide.core.lifecycle.progress import members_now
+from ebbtide.core.lifecycle.workers import Crew, Staffing, staff
+from ebbtide.core.planner.fixed_size import FixedSize, fix_size
+from ebbtide.core.planner.knowledge import Knowledge, Workload
+from ebbtide.core.planner.steering import Course, Situation, steer
+from ebbtide.core.values import reasons
+from ebbtide.core.values.job import Job
+from ebbtide.core.values.objective import PlanMode
+from ebbtide.core.values.plan import Infeasible, Measured, Plan, PlanRecord
+from ebbtide.core.values.pool import Market
+from ebbtide.core.values.status import Attempts
+
+LIKELY: Final = 0.5
+"""A deadline that is kept less often than this is at risk."""
+
+
+class Aim(Protocol):
+    """A size and a place, or why there is none."""
+
+    @property
+    def desired(self) -> int:
+        """Workers wanted."""
+
+    @property
+    def planned(self) -> Claim:
+        """What `Planned` should say."""
+
+    @property
+    def at_risk(self) -> Claim:
+        """What `GoalAtRisk` should say."""
+
+    @property
+    def no_plan(self) -> tuple[str, str] | None:
+        """Reason and message where nothing can be run."""
+
+    @property
+    def checkpoint_interval(self) -> timedelta | None:
+        """Of the plan; None: as the user says, or the default."""
+
+    @property
+    def record(self) -> PlanRecord | None:
+        """What goes into the status."""
+
+    def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
+        """Decide for every index what to make and what to retire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """The user says how many; the cheapest pools with room carry them."""
+
+    job: Job
+    placement: FixedSize
+    checkpoint_interval: timedelta | None = None
+    record: PlanRecord | None = None
+
+    @property
+    def desired(self) -> int:
+        """Workers wanted."""
+        return self.placement.desired
+
+    @property
+    def planned(self) -> Claim:
+        """Say where the workers go."""
+        if self.no_plan is not None:
+            return no(*self.no_plan)
+        return yes(reasons.MANUAL_SIZE, _describe(self.job, self.placement))
+
+    @property
+    def at_risk(self) -> Claim:
+        """Without a plan nothing is predicted."""
+        return no(reasons.NO_GOAL, "planMode Manual predicts nothing")
+
+    @property
+    def no_plan(self) -> tuple[str, str] | None:
+        """Say why some worker has no place at all."""
+        hopeless = [i for i in range(self.desired) if not self.placement.candidates(i)]
+        return (reasons.NO_POOL, self.placement.explain(hopeless[0])) if hopeless else None
+
+    def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
+        """Fill every index up to the size."""
+        return staff(crew, attempts, self.placement)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The planner says how many, and where."""
+
+    this: Pass
+    course: Course
+    due: datetime | None = None
+
+    @property
+    def desired(self) -> int:
+        """Workers wanted, those that wait for a node to come included."""
+        return self._quotas.workers
+
+    @property
+    def planned(self) -> Claim:
+        """Give the plan's reason."""
+        plan = self.course.plan
+        if plan is None:
+            return no(*(self.no_plan or (reasons.GOAL_INFEASIBLE, "")))
+        return yes(reasons.PLAN_CHOSEN, plan.reason)
+
+    @property
+    def at_risk(self) -> Claim:
+        """Say whether the goal is forecast to be missed, and what helps."""
+        missed = self.course.at_risk or self.course.no_plan
+        if missed is not None and not self.course.no_pool:
+            late = missed.nearest_deadline is not None or missed.nearest_budget_usd is None
+            reason = reasons.DEADLINE_AT_RISK if late else reasons.BUDGET_AT_RISK
+            return yes(reason, describe_infeasible(missed))
+        plan = self.course.plan
+        if plan is None or not _has_goal(self.this.job):
+            return no(reasons.NO_GOAL, "no goal is set")
+        return _judge_forecast(plan, due=self.due, budget=self.this.job.objective.budget_usd)
+
+    @property
+    def no_plan(self) -> tuple[str, str] | None:
+        """Say why nothing can be run."""
+        if self.course.plan is not None or self.course.no_plan is None:
+            return None
+        reason = reasons.NO_POOL if self.course.no_pool else reasons.GOAL_INFEASIBLE
+        return reason, describe_infeasible(self.course.no_plan)
+
+    @property
+    def checkpoint_interval(self) -> timedelta | None:
+        """As planned."""
+        return None if self.course.plan is None else self.course.plan.checkpoint_interval
+
+    @property
+    def record(self) -> PlanRecord:
+        """The plan, and what it rests on."""
+        return self.course.record
+
+    @property
+    def _quotas(self) -> Quotas:
+        pools = {pool.name: pool for pool in self.this.observed.pools}
+        stable_first = sorted(
+            self.course.now.items(),
+            key=lambda one: one[0] in pools and pools[one[0]].market is Market.SPOT,
+        )
+        return Quotas(now=dict(stable_first), rather=self.course.rather, dry=self.course.dry)
+
+    def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
+        """Give every index its berth."""
+        plan = self.course.plan
+        posting = Posting(
+            quotas=self._quotas,
+            pools={pool.name: pool for pool in self.this.observed.pools},
+            reason="" if plan is None else plan.reason,
+            waiting=self.course.waiting,
+        )
+        return post(crew, attempts, posting)
+
+
+def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
+    """Choose size and place."""
+    job, observed, before = this.job, this.observed, this.before
+    if job.plan_mode is PlanMode.MANUAL or knowledge is None:
+        return Fixed(job=job, placement=fix_size(job, observed.pools))
+    situation = Situation(
+        workload=Workload(
+            job=job, profile=observed.profile, measured=_measure(this) or before.plan_measured
+        ),
+        pools=observed.pools,
+        rooms=look_for_rooms(crew, this.books.attempts),
+        other_gpus=observed.pool_load,
+        steps_left=job.steps - before.progress.step,
+        spent_usd=before.cost.spent_usd,
+        first_start=before.first_start,
+        training=this.report is not None and this.report.training,
+        before=before.record,
+        interval=this.settings.plan_interval,
+        time_scale=this.settings.time_scale,
+        now=this.now,
+    )
+    return Planned(this=this, course=steer(situation, knowledge), due=situation.due)
+
+
+def describe_infeasible(found: Infeasible) -> str:
+    """Return the reason with what could be met instead."""
+    parts = [found.reason]
+    if found.nearest_deadline is not None:
+        parts.append(
+            f"the nearest deadline that can be met is {found.nearest_deadline:%Y-%m-%dT%H:%M:%SZ}"
+        )
+    if found.nearest_budget_usd is not None:
+        parts.append(f"the least budget is {found.nearest_budget_usd} USD")
+    return "; ".join(parts)
+
+
+def _measure(this: Pass) -> Measured | None:
+    """Return how fast the job trains, once its speed is steady enough to be told."""
+    report = this.report
+    if report is None or not report.training or report.steps_per_second <= 0:
+        return None
+    members = members_now(report)
+    pools = {pool.name: pool for pool in this.observed.pools}
+    by_gpu: dict[str, int] = {}
+    for pod in this.observed.pods:
+        if pod.name in members and pod.pool in pools:
+            gpu = pools[pod.pool].gpu_type
+            by_gpu[gpu] = by_gpu.get(gpu, 0) + 1
+    if sum(by_gpu.values()) != len(members):
+        return None
+    return Measured(workers=by_gpu, steps_per_second=report.steps_per_second)
+
+
+def _has_goal(job: Job) -> bool:
+    goal = job.objective
+    return any(x is not None for x in (goal.deadline, goal.deadline_after, goal.budget_usd))
+
+
+def _judge_forecast(plan: Plan, *, due: datetime | None, budget: Decimal | None) -> Claim:
+    said = plan.predicted
+    chance = said.deadline_probability
+    if due is not None and (said.finish > due or (chance is not None and chance < LIKELY)):
+        late = f"done at {said.finish:%H:%M:%S} where {due:%H:%M:%S} is the deadline"
+        text = f"{late}: allow more workers or faster pools, or a later deadline"
+        return yes(reasons.DEADLINE_AT_RISK, text)
+    if budget is not None and said.cost_usd > budget:
+        text = f"{said.cost_usd} USD are expected, the budget is {budget} USD: raise it, or let the"
+        return yes(reasons.BUDGET_AT_RISK, f"{text} job take longer or use cheaper pools")
+    parts = []
+    if due is not None:
+        odds = "" if chance is None else f", kept {chance:.0%} of the time"
+        parts.append(f"done at {said.finish:%H:%M:%S}, the deadline is {due:%H:%M:%S}{odds}")
+    if budget is not None:
+        parts.append(f"{said.cost_usd} of {budget} USD")
+    return no(reasons.GOAL_IN_REACH, "; ".join(parts))
+
+
+def _describe(job: Job, placement: FixedSize) -> str:
+    floor = min(placement.floor, placement.desired)
+    source = "maxReplicas" if job.replicas is None else "replicas"
+    parts = [f"{placement.desired} workers, all from {source}"]
+    if floor and placement.on_demand:
+        parts.append(f"{floor} on on-demand pool {placement.on_demand[0].name}")
+    if floor < placement.desired:
+        first = placement.candidates(floor)[:1]
+        parts += [f"{placement.desired - floor} on pool {pool.name} first" for pool in first]
+    return ", ".join(parts) + f"; training runs from {job.min_replicas} on"

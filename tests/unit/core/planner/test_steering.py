@@ -1,0 +1,190 @@
+"""Plans that hold, change, wait and come back: through `step` alone, on an obliging cluster."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from ebbtide.core.values import reasons
+from ebbtide.core.values.job import SpotUse
+from ebbtide.core.values.objective import Minimize, Objective, PlanMode
+from ebbtide.core.values.observed import Role
+from support.builders import ON_DEMAND, SPOT, make_job, make_pool
+from support.knowing import Known
+from support.stage import Stage, reason
+
+HOUR = 3600
+
+
+def planned(objective: Objective | None = None, *pools: Any, **job: Any) -> Stage:
+    """One step a second from two workers on; the whole is an hour's work for two."""
+    fields: dict[str, Any] = {
+        "steps": 2 * HOUR,
+        "global_batch_size": 64,
+        "min_replicas": 1,
+        "max_replicas": 4,
+        "on_demand_floor": 0,
+        "plan_mode": PlanMode.AUTO,
+        "objective": objective or Objective(),
+    }
+    stage = Stage(make_job(**{**fields, **job}), *(pools or (SPOT, ON_DEMAND)), knowledge=Known())
+    stage.settle()
+    return stage
+
+
+def within(seconds: float, **more: Any) -> Objective:
+    return Objective(deadline_after=timedelta(seconds=seconds), **more)
+
+
+def places(stage: Stage) -> Counter[str]:
+    """Count members by pool."""
+    return Counter(stage.pods[name].pool for name in stage.members())
+
+
+def pods(stage: Stage, pool: str) -> list[str]:
+    return [p.name for p in stage.pods.values() if p.pool == pool and p.role is Role.WORKER]
+
+
+def test_a_loose_deadline_goes_to_spot() -> None:
+    stage = planned(within(8 * HOUR))
+
+    assert set(places(stage)) == {"spot"}
+    assert reason(stage, reasons.PLANNED) == reasons.PLAN_CHOSEN
+    assert stage.status.plan is not None
+
+
+def test_the_size_comes_from_the_models() -> None:
+    fast = planned(within(4 * HOUR))
+    slow = Stage(fast.job, *fast.pools, knowledge=Known(samples_per_s={"V100": 24.0}))
+    slow.settle()
+
+    assert len(slow.members()) > len(fast.members())
+
+
+def test_an_impossible_goal_runs_nothing_names_the_nearest_and_starts_when_loosened() -> None:
+    stage = planned(within(600))
+
+    assert not stage.pods
+    assert stage.status.first_start is None
+    condition = stage.status.condition(reasons.PLANNED)
+    assert condition is not None
+    assert condition.reason == reasons.GOAL_INFEASIBLE
+    assert "nearest" in condition.message
+    assert reason(stage, reasons.STALLED) == reasons.GOAL_INFEASIBLE
+
+    stage.job = replace(stage.job, objective=within(6 * HOUR), generation=2)
+    stage.settle()
+
+    assert stage.status.state == "Running"
+    assert stage.status.condition(reasons.STALLED) is None
+
+
+def test_a_dry_run_plans_and_runs_nothing() -> None:
+    stage = planned(within(8 * HOUR), plan_mode=PlanMode.DRY_RUN)
+
+    assert not stage.pods
+    assert stage.status.plan is not None
+    assert stage.status.first_start is None
+    assert reason(stage, reasons.RUNNING) == reasons.DRY_RUN
+
+
+def test_with_time_to_spare_a_job_waits_for_spot() -> None:
+    stage = planned(within(20 * HOUR))
+    stage.full = {"spot"}
+    for name in list(stage.members()):
+        stage.lose_node(f"node-of-{name}")
+
+    stage.wait(400)
+
+    assert not pods(stage, "on-demand")
+    assert len(pods(stage, "spot")) == 1  # the one whose pending brings a node
+    assert reason(stage, reasons.RUNNING) == reasons.NO_CAPACITY
+
+    stage.full = set()
+    stage.wait(60)
+
+    assert set(places(stage)) == {"spot"}
+
+
+def test_on_demand_stands_in_for_the_missing_part_only_and_goes_when_spot_is_back() -> None:
+    stage = planned(within(1.3 * HOUR), min_replicas=2)
+    before = places(stage)
+    assert before["spot"] >= 2, before
+    stage.full = {"spot"}
+    stage.lose_node(f"node-of-{stage.members()[0]}")
+
+    stage.wait(400)
+
+    during = places(stage)
+    assert during["spot"] == before["spot"] - 1
+    assert during["on-demand"] >= 1
+    assert any(event.reason == reasons.FELL_BACK for event in stage.events)
+
+    stage.full = set()
+    stage.wait(120)
+
+    assert set(places(stage)) == {"spot"}
+    assert not pods(stage, "on-demand")
+
+
+def test_nothing_changes_while_nothing_happens() -> None:
+    stage = planned(within(8 * HOUR))
+    made = stage.num_passes
+    before = sorted(stage.pods)
+    record = stage.status.record
+
+    stage.settle()
+    assert stage.status.record == record
+
+    stage.at_step = 600
+    stage.wait(600)
+    assert sorted(stage.pods) == before
+    assert stage.num_passes > made
+
+
+def test_a_job_that_started_is_never_stopped_for_want_of_time() -> None:
+    stage = planned(within(2 * HOUR))
+
+    stage.wait(1.9 * HOUR)
+
+    assert stage.status.state == "Running"
+    assert reason(stage, reasons.GOAL_AT_RISK) == reasons.DEADLINE_AT_RISK
+    assert reason(stage, reasons.STALLED) == ""
+
+
+def test_the_least_time_takes_as_many_as_it_may() -> None:
+    stage = planned(Objective(minimize=Minimize.TIME))
+
+    assert len(stage.members()) == 4
+
+
+def test_spot_never_and_spot_only_are_kept() -> None:
+    assert set(places(planned(within(8 * HOUR), spot=SpotUse.NEVER))) == {"on-demand"}
+    assert set(places(planned(Objective(minimize=Minimize.TIME), spot=SpotUse.ONLY))) == {"spot"}
+
+
+def test_no_pool_says_so() -> None:
+    stage = planned(
+        within(8 * HOUR), make_pool("small", max_nodes=8, gpus_per_node=0), gpus_per_worker=2
+    )
+
+    assert reason(stage, reasons.PLANNED) == reasons.NO_POOL
+
+
+def test_a_budget_limits_the_plan() -> None:
+    stage = planned(Objective(minimize=Minimize.TIME, budget_usd=Decimal("2.50")))
+
+    plan = stage.status.plan
+    assert plan is not None
+    assert plan.predicted.cost_usd <= Decimal("2.50")
+
+
+@pytest.mark.parametrize("floor", [1, 2])
+def test_the_floor_stays_on_on_demand(floor: int) -> None:
+    stage = planned(within(2 * HOUR), on_demand_floor=floor, min_replicas=2)
+
+    assert places(stage)["on-demand"] >= floor
+    assert stage.pods[stage.members()[0]].pool == "on-demand"
