@@ -5,7 +5,7 @@ import pytest
 from ebbtide.api.convert import parse_profile
 from ebbtide.api.workload_profile import WorkloadProfile
 from ebbtide.core.values.errors import InvalidManifestError
-from ebbtide.core.values.profile import CommTime, Profile, StepTime
+from ebbtide.core.values.workload import CommTime, Profile, StepTime
 from support.manifests import profile_manifest
 
 

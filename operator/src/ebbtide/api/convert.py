@@ -25,7 +25,7 @@ from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.objective import Objective
 from ebbtide.core.values.pool import Pool
-from ebbtide.core.values.profile import CommTime, Profile, StepTime
+from ebbtide.core.values.workload import CommTime, Profile, StepTime
 from ebbtide.wire.names import LABEL_WORKLOAD
 
 HASH_LENGTH: Final = 16

@@ -11,7 +11,7 @@ from ebbtide.core.planner.speed import Speed
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.plan import Measured
 from ebbtide.core.values.pool import Pool
-from ebbtide.core.values.profile import Profile
+from ebbtide.core.values.workload import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.pool import Pool
-from ebbtide.core.values.profile import Profile
 from ebbtide.core.values.status import JobStatus
+from ebbtide.core.values.workload import Profile
 from ebbtide.wire.messages import Report
 
 
