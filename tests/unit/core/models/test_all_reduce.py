@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from ebbtide.core.models.all_reduce import KIND, seconds_for
-from ebbtide.core.models.all_reduce.model import AllReduce, fit
+from ebbtide.core.models.all_reduce.calls import SYSTEM, TIME
+from ebbtide.core.models.all_reduce.model import AllReduce, fit, late_in
 from ebbtide.core.models.all_reduce.ring import ring_bound, ring_factor, seconds_at_bus
-from ebbtide.core.models.quality import Errors
+from ebbtide.core.models.quality import Errors, hold_out, leave_one_out
 from ebbtide.core.models.stored import Model, seal
 from ebbtide.core.models.table import DataError, Floats, Table
 from ebbtide.data.shapes import all_reduce
@@ -37,6 +38,11 @@ def make_table(**changed: object) -> Table:
         "time_s": seconds,
     }
     return Table.of(**(columns | changed))  # type: ignore[arg-type]  # columns of several types
+
+
+def join(one: Table, other: Table) -> Table:
+    columns = {name: [*one.cells[name], *other.cells[name]] for name in one.cells}
+    return Table.of(**columns)
 
 
 def ask(**changed: object) -> Table:
@@ -202,6 +208,61 @@ def test_what_was_stored_answers_exactly_the_same(method: str) -> None:
     assert seal(KIND.name, read) == seal(KIND.name, fitted)
 
 
+# ---------------------------------------------------------------- systems never measured
+
+
+@pytest.mark.parametrize("method", KIND.methods)
+def test_a_system_that_was_never_measured_is_answered_by_the_others(method: str) -> None:
+    fast = make_table(system=["fast"] * 30)
+    slow = make_table(system=["slow"] * 30, time_s=fast.numbers(TIME) * 4)
+    model = fit(join(fast, slow), method=method)
+
+    between = model.predict(ask(system=["third"]))
+
+    low, high = (model.predict(ask(system=[name])) for name in ("fast", "slow"))
+    assert low.value[0] < between.value[0] < high.value[0]
+    assert between.beyond.all()
+    assert not low.beyond.any()
+    assert between.low[0] <= low.value[0]
+    assert between.high[0] >= high.value[0]
+    assert late_in(model, between)["p90"] == between.high
+
+
+def test_where_one_system_was_measured_another_may_be_ten_times_off() -> None:
+    model = fit(make_table(), method=KIND.default)
+
+    found = model.predict(ask(system=["third"]))
+
+    assert found.high[0] >= 10 * found.value[0]
+    bound = ring_bound(np.array([1e8]), np.array([4.0]), np.array([10.0]))
+    assert found.low[0] == pytest.approx(max(found.value[0] / 10, bound[0]))
+
+
+def test_only_systems_with_several_nodes_speak_for_several_nodes() -> None:
+    alone = make_table(
+        system=["alone"] * 30, gpus_per_node=[8] * 30, nodes=[1] * 30, time_s=np.full(30, 1.0)
+    )
+    with_cloud = fit(join(alone, make_table()), method=KIND.default)
+    cloud = fit(make_table(), method=KIND.default)
+
+    asked = ask(system=["third"])
+
+    assert with_cloud.predict(asked).value == pytest.approx(cloud.predict(asked).value)
+
+
+def test_real_systems_that_were_held_out_lie_in_their_intervals() -> None:
+    systems = TABLE.texts(SYSTEM)
+    held = hold_out(
+        TABLE, leave_one_out(systems), lambda known: fit(known, method=KIND.default).predict
+    )
+
+    measured = TABLE.take(held.rows).numbers(TIME)
+    inside = (held.forecast.low <= measured) & (measured <= held.forecast.high)
+    assert held.forecast.beyond.all()
+    assert np.mean(np.abs(held.forecast.value / measured - 1)) < 0.6
+    assert inside.mean() >= 0.85
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -237,11 +298,6 @@ def test_refuses_bad_samples_and_names_the_place(
 def test_refuses_an_empty_table(method: str) -> None:
     with pytest.raises(DataError, match="no rows"):
         KIND.methods[method](TABLE.take(np.zeros(len(TABLE), dtype=bool)))
-
-
-def test_refuses_a_system_that_was_never_measured(model: AllReduce) -> None:
-    with pytest.raises(DataError, match="'cloud' was never measured; known are 8xA100, 8xB200"):
-        model.predict(ask())
 
 
 @pytest.mark.parametrize("method", KIND.methods)

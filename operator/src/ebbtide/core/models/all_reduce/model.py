@@ -2,10 +2,11 @@
 Time of an all-reduce by system, GPUs per node, nodes, network and bytes.
 
 The default puts boosted trees on a physical base. Named alternatives: `alpha-beta`, the base
-alone; `trees`, on the logarithm of the time; `linear`, in logarithms, of bytes and GPUs.
+alone; `trees`, on the logarithm of the time; `linear`, in logarithms, of bytes and GPUs. A system
+that was never measured is answered by the bases of the others, with an interval of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -14,12 +15,13 @@ import numpy as np
 
 from ebbtide.core.models.all_reduce.base import Base, fit_bases
 from ebbtide.core.models.all_reduce.calls import INPUTS, TIME, Calls, read_calls, read_times
-from ebbtide.core.models.all_reduce.trees import Trees, choose_knots, refine
+from ebbtide.core.models.all_reduce.system import System, seconds_elsewhere, spread_elsewhere
+from ebbtide.core.models.all_reduce.trees import Trees, refine
 from ebbtide.core.models.forecast import Forecast, Json, Spread
 from ebbtide.core.models.quality import Quality, Split, hold_out, judge
 from ebbtide.core.models.residuals import spread_of
 from ebbtide.core.models.stored import Model
-from ebbtide.core.models.table import DataError, Flags, Floats, Indices, Table
+from ebbtide.core.models.table import Flags, Floats, Indices, Table
 
 TREES_ON_PHYSICS: Final = "trees-on-physics"
 ALPHA_BETA: Final = "alpha-beta"
@@ -29,46 +31,6 @@ LINEAR: Final = "linear"
 FOLDS: Final = 5
 SPLIT: Final = "fold:bytes"
 LATE: Final = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """What is known of one system."""
-
-    base: Base
-    knots: tuple[float, ...]
-    """Sizes that were measured, rising."""
-    floor: float
-    """No answer is below this share of the ring's bound: 1, or less where less was measured."""
-    limits: tuple[float, float, float, float]
-    """The most GPUs and nodes, the least and the most Gbit/s; 0 where no network was used."""
-
-    def exclude(self, calls: Calls) -> Flags:
-        """Tell which calls lie beyond what was measured."""
-        gpus, nodes, slowest, fastest = self.limits
-        several = calls.nodes > 1
-        network = several & ((calls.nic_gbps < slowest) | (calls.nic_gbps > fastest))
-        size = (calls.size < self.knots[0]) | (calls.size > self.knots[-1])
-        outside: Flags = (calls.gpus > gpus) | (calls.nodes > nodes) | network | size
-        return outside
-
-    @classmethod
-    def of(cls, base: Base, calls: Calls, seconds: Floats) -> "System":
-        """Describe what was measured of one system."""
-        several = calls.nodes > 1
-        cards = calls.nic_gbps[several]
-        below = seconds[several] / calls.bound[several]
-        return cls(
-            base=base,
-            knots=tuple(choose_knots(calls.size).tolist()),
-            floor=float(min(below.min(initial=1.0), 1.0)),
-            limits=(
-                float(calls.gpus.max()),
-                float(calls.nodes.max()),
-                float(cards.min(initial=np.inf)) if several.any() else 0.0,
-                float(cards.max(initial=0.0)),
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +44,8 @@ class AllReduce:
     line: tuple[float, ...]
     """Of `linear`: logarithms of one byte, of a byte and of a GPU more, then of each system."""
     spread: Spread
+    elsewhere: Spread
+    """Of a system that was never measured."""
     late: float
     """How many times the median nine of ten measurements stay below."""
 
@@ -93,8 +57,15 @@ class AllReduce:
         """Answer for calls that were read already."""
         floor, beyond = self._look_up(calls)
         value = np.maximum(self._seconds(calls), floor)
-        found = self.spread.around(value, beyond=beyond)
-        return replace(found, low=np.maximum(found.low, floor))
+        known = self.spread.around(value, beyond=beyond)
+        strange = ~np.isin(calls.system, list(self.systems))
+        low = np.where(strange, value * self.elsewhere.low, known.low)
+        return Forecast(
+            value=value,
+            low=np.maximum(low, floor),
+            high=np.where(strange, value * self.elsewhere.high, known.high),
+            beyond=beyond,
+        )
 
     def late_seconds(self, table: Table) -> Floats:
         """Seconds within which nine of ten measurements of each row end: for careful plans."""
@@ -103,23 +74,17 @@ class AllReduce:
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
         return {
-            "systems": {
-                name: {
-                    "base": item.base.to_json(),
-                    "knots": list(item.knots),
-                    "floor": item.floor,
-                    "limits": list(item.limits),
-                }
-                for name, item in self.systems.items()
-            },
+            "systems": {name: item.to_json() for name, item in self.systems.items()},
             "trees": self.trees.to_json() if self.trees is not None else None,
             "line": list(self.line),
             "spread": self.spread.to_json(),
+            "elsewhere": self.elsewhere.to_json(),
             "late": self.late,
         }
 
     def _look_up(self, calls: Calls) -> tuple[Floats, Flags]:
-        floor, beyond = np.zeros(len(calls)), np.zeros(len(calls), dtype=np.bool_)
+        least = min(item.floor for item in self.systems.values())
+        floor, beyond = least * calls.bound, np.ones(len(calls), dtype=np.bool_)
         for name, here in _by_system(calls, self.systems):
             part = calls.take(here)
             floor[here] = self.systems[name].floor * part.bound
@@ -127,40 +92,40 @@ class AllReduce:
         return floor, beyond
 
     def _seconds(self, calls: Calls) -> Floats:
+        """By whatever method; a system that was never measured by the bases of the others."""
+        found = seconds_elsewhere(self.systems.values(), calls)
+        for name, here in _by_system(calls, self.systems):
+            found[here] = self._seconds_on(self.systems[name], calls.take(here))
+        return found
+
+    def _seconds_on(self, system: System, calls: Calls) -> Floats:
         if self.method == LINEAR:
             drawn: Floats = np.exp(_line_features(calls, tuple(self.systems)) @ np.array(self.line))
             return drawn
-        if self.method == TREES and self.trees is not None:
+        if self.trees is None:
+            return system.base.seconds(calls)
+        if self.method == TREES:
             grown: Floats = np.exp(self.trees.at(calls))
             return grown
-        found = np.empty(len(calls))
-        for name, here in _by_system(calls, self.systems):
-            item, part = self.systems[name], calls.take(here)
-            found[here] = (
-                item.base.seconds(part)
-                if self.trees is None
-                else refine(item.base, self.trees, np.array(item.knots), part)
-            )
-        return found
+        return refine(system.base, self.trees, np.array(system.knots), calls)
 
 
 def late_in(model: Model, forecast: Forecast) -> Mapping[str, Floats]:
-    """Return `p90`: seconds within which nine of ten measurements end; `value` is the median."""
+    """
+    Return `p90`: seconds within which nine of ten measurements end; `value` is the median.
+
+    Beyond the data it is the upper end of the interval.
+    """
     late = model.late if isinstance(model, AllReduce) else 1.0
-    return {"p90": np.minimum(forecast.value * late, forecast.high)}
+    inside = np.minimum(forecast.value * late, forecast.high)
+    return {"p90": np.where(forecast.beyond, forecast.high, inside)}
 
 
 def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
     """Read the parameters that `AllReduce` wrote."""
-    systems = {}
-    for name, item in stored["systems"].items():
-        gpus, nodes, slowest, fastest = map(float, item["limits"])
-        systems[str(name)] = System(
-            base=Base.from_json(item["base"]),
-            knots=tuple(map(float, item["knots"])),
-            floor=float(item["floor"]),
-            limits=(gpus, nodes, slowest, fastest),
-        )
+    systems = {str(name): System.from_json(item) for name, item in stored["systems"].items()}
+    if not systems:
+        raise ValueError("no system: nothing to ask")
     trees = stored["trees"]
     return AllReduce(
         method=method,
@@ -169,6 +134,7 @@ def read_all_reduce(method: str, quality: Quality, stored: Json) -> AllReduce:
         trees=Trees.from_json(trees) if trees is not None else None,
         line=tuple(map(float, stored["line"])),
         spread=Spread.from_json(stored["spread"]),
+        elsewhere=Spread.from_json(stored["elsewhere"]),
         late=_read_late(float(stored["late"])),
     )
 
@@ -197,9 +163,11 @@ def fit(table: Table, *, method: str) -> AllReduce:
     held = hold_out(table, iter(parts), lambda known: _fit_plain(known, method).predict)
     measured = seconds[held.rows]
     residuals = np.log(measured / held.forecast.value)
+    usual = spread_of(residuals)
     model = replace(
         bare,
-        spread=spread_of(residuals),
+        spread=usual,
+        elsewhere=spread_elsewhere(bare.systems, calls, seconds, usual=usual),
         late=float(np.exp(max(np.quantile(residuals, LATE), 0.0))),
     )
     return replace(
@@ -230,13 +198,15 @@ def _fit(calls: Calls, seconds: Floats, *, method: str) -> AllReduce:
         name: System.of(base, calls.take(calls.system == name), seconds[calls.system == name])
         for name, base in bases.items()
     }
+    usual = Spread.of(seconds[:0], seconds[:0])
     return AllReduce(
         method=method,
         quality=Quality(samples=len(calls), split="none"),
         systems=systems,
         trees=_grow(bases, calls, seconds, method=method),
         line=_draw(calls, seconds, tuple(systems)) if method == LINEAR else (),
-        spread=Spread.of(seconds[:0], seconds[:0]),
+        spread=usual,
+        elsewhere=spread_elsewhere(systems, calls, seconds, usual=usual),
         late=1.0,
     )
 
@@ -290,11 +260,7 @@ def _around(value: Floats, residuals: Floats, fold: Indices) -> Forecast:
     return Forecast(value=value, low=low, high=high, beyond=np.zeros(len(value), dtype=np.bool_))
 
 
-def _by_system(calls: Calls, known: Mapping[str, object]) -> list[tuple[str, Flags]]:
-    names = sorted(set(calls.system.tolist()))
-    for name in names:
-        if name not in known:
-            raise DataError(
-                f"column system: {name!r} was never measured; known are {', '.join(sorted(known))}"
-            )
-    return [(name, calls.system == name) for name in names]
+def _by_system(calls: Calls, known: Iterable[str]) -> list[tuple[str, Flags]]:
+    """Return systems that are known, with the calls on each."""
+    asked = set(calls.system.tolist())
+    return [(name, calls.system == name) for name in sorted(asked.intersection(known))]
