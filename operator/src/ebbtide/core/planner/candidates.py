@@ -4,16 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ebbtide.core.planner.menu import Cheapest, Fastest, Menu, Wish
+from ebbtide.core.planner.menu import Cheapest, Fastest, Menu, Slowest, Wish
 from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
 from ebbtide.core.planner.risk import HOUR, Offer
-from ebbtide.core.planner.scoring import Level, Scored, score
+from ebbtide.core.planner.scoring import Key, Level, Scored, score
 from ebbtide.core.values.objective import Minimize
 
 WIDER: Final = 2.0
 """Starts within this factor are planned with as one; each fleet is then looked at by its own."""
 MOST_TYPES: Final = 3
 """GPU types that are each tried alone, to tell why a plan mixes them or leaves them out."""
+MOST_STEPS: Final = 8
+"""Of size, that a plan is moved by after the solver's answer."""
 ROUNDS: Final = 4
 """Times that a budget is cut by what starts cost."""
 
@@ -25,7 +27,8 @@ def find_best(field: Field) -> Scored | None:
         found += _look(field, _menu(field, field.offers), (Fastest(), Cheapest()), label="")
         if field.budget is not None:
             found += _within(field, _menu(field, field.offers), label="")
-    return min(found, key=lambda one: one.key, default=None)
+    best = min(found, key=_key, default=None)
+    return None if best is None else _resize(field, best)
 
 
 def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
@@ -34,14 +37,12 @@ def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
     found: list[Scored] = []
     for view in _views(field, chosen):
         menu = Menu(inputs=view.field.inputs, offers=view.offers, sizes=view.sizes)
-        scored = list(_answers(view.field, menu, start_s=0.0, label=view.label))
-        if not scored:
-            scored = list(_look(field, menu, (Fastest(),), label=view.label))
-        for one in sorted(scored, key=lambda one: one.key)[:1]:
+        scored = list(_glance(view.field, menu, label=view.label))
+        for one in sorted(scored, key=_key)[:1]:
             if one.outlook.fleet not in seen:
                 seen.add(one.outlook.fleet)
                 found.append(score(field, one.outlook, label=view.label))
-    return tuple(sorted(found, key=lambda one: one.key))
+    return tuple(sorted(found, key=_key))
 
 
 # ------------------------------------------------------------------------- the goal
@@ -72,6 +73,48 @@ def _answers(field: Field, menu: Menu, *, start_s: float, label: str) -> Iterato
     hours = field.hours - start_s / HOUR
     if hours > 0:
         yield from _look(field, menu, (Cheapest(field.work / hours),), label=label)
+
+
+def _glance(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
+    """Look at a good fleet of a menu for the goal, else at its fastest; never slow."""
+    inputs = field.inputs
+    start_s = 0.0
+    if field.running is None:
+        start_s = max((offer.start_late_s for offer in menu.offers), default=0.0)
+    hours = None if field.hours is None else field.hours - start_s / HOUR
+    found = False
+    if inputs.minimize is Minimize.COST and (hours is None or hours > 0):
+        wish = Cheapest() if hours is None else Slowest(field.work / hours)
+        for one in _look(field, menu, (wish,), label=label):
+            found = True
+            yield one
+    if not found:
+        yield from _look(field, menu, (Fastest(),), label=label)
+
+
+def _resize(field: Field, best: Scored) -> Scored:
+    """
+    Go on to the next legal size as long as that is better.
+
+    The solver counts the money of the work; what starts cost comes on top, and smaller fleets
+    start for less.
+    """
+    sizes = field.inputs.sizes
+    for step in (-1, 1):
+        for _ in range(MOST_STEPS):
+            place = sizes.index(best.outlook.fleet.size) + step
+            if not 0 <= place < len(sizes):
+                break
+            menu = Menu(inputs=field.inputs, offers=field.offers, sizes=(sizes[place],))
+            found = min(_answers(field, menu, start_s=0.0, label=""), key=_key, default=best)
+            if not found.key < best.key:
+                break
+            best = found
+    return best
+
+
+def _key(one: Scored) -> Key:
+    return one.key
 
 
 def _within(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:

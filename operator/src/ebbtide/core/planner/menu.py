@@ -7,7 +7,7 @@ a plan is to hold nine of ten times.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -32,13 +32,20 @@ class Cheapest:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowest:
+    """The least money per hour at a rate or more: the quick answer where others are compared."""
+
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fastest:
     """The most rate where the whole work costs no more than so many USD per sample."""
 
     usd_per_sample: float = math.inf
 
 
-Wish = Cheapest | Fastest
+Wish = Cheapest | Slowest | Fastest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +179,8 @@ def _goal(wish: Wish, fleet: asked.Fleet) -> asked.Goal:
     match wish:
         case Cheapest(rate):
             return asked.LeastTotal(rate)
+        case Slowest(rate):
+            return asked.CheapestAt(rate)
         case Fastest(limit) if math.isfinite(limit):
             return asked.FastestWithin(limit)
         case _:
@@ -187,6 +196,8 @@ def _worth(
     match wish:
         case Cheapest(least):
             return (usd / rate, -rate) if rate >= least * (1 - slack) else None
+        case Slowest(least):
+            return (usd, -rate) if rate >= least * (1 - slack) else None
         case Fastest(limit):
             return (-rate, usd) if usd <= limit * rate * (1 + slack) else None
 
@@ -201,5 +212,3 @@ def _is_less(one: Sequence[float], other: Sequence[float]) -> bool:
             return False
     return False
 
-
-Choose = Callable[[Wish], Fleet | None]
