@@ -16,6 +16,7 @@ from ebbtide.cluster.links import POLL_SECONDS, Dial, Links
 from ebbtide.cluster.observe import Observer
 from ebbtide.cluster.pool_status import PoolStatusWriter
 from ebbtide.cluster.port import Api
+from ebbtide.cluster.profiles import ProfileCache, ProfileRecord, ProfileSink
 from ebbtide.cluster.records import JobRecords, PoolRecords
 from ebbtide.cluster.shapes import Page, parse_version
 from ebbtide.cluster.sinks import NodeSink, PodSink
@@ -62,6 +63,7 @@ class LiveCluster:
         self._wake = wake
         self.jobs = JobRecords(wake)
         self.pools = PoolRecords(self._pools_changed)
+        self.profiles = ProfileCache(self._profile_changed)
         self.pods = PodCache(wake)
         self.nodes = NodeCache(self._node_changed)
         self._children = ChildrenCache(api)
@@ -75,6 +77,7 @@ class LiveCluster:
         self._observer = Observer(
             jobs=self.jobs,
             pools=self.pools,
+            profiles=self.profiles,
             pods=self.pods,
             nodes=self.nodes,
             children=self._children,
@@ -98,6 +101,14 @@ class LiveCluster:
                 for namespace in scope.each
             ),
             Watch(api, paths.NODES, NodeSink(self.nodes)),
+            *(
+                Watch(
+                    api,
+                    paths.within(namespace, names.WORKLOAD_PROFILES, root=paths.OURS),
+                    ProfileSink(self.profiles, namespace=namespace),
+                )
+                for namespace in scope.each
+            ),
         )
 
     async def synced(self) -> None:
@@ -142,6 +153,11 @@ class LiveCluster:
         self.pool_status.changed()
         for key in self.jobs.known():
             self._wake(key)
+
+    def _profile_changed(self, changed: ProfileRecord) -> None:
+        for record in self.jobs.records():
+            if changed.may_mean(record.job):
+                self._wake(record.job.key)
 
     def _node_changed(self, change: NodeChange) -> None:
         self.pool_status.changed()

@@ -10,6 +10,7 @@ from ebbtide.cluster.cache import NodeCache, PodCache
 from ebbtide.cluster.children import Children, ChildrenCache
 from ebbtide.cluster.errors import RejectedError
 from ebbtide.cluster.links import Links
+from ebbtide.cluster.profiles import ProfileCache
 from ebbtide.cluster.reading import CachedPod
 from ebbtide.cluster.records import JobRecords, PoolRecords
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
@@ -28,6 +29,7 @@ class Observer:
         *,
         jobs: JobRecords,
         pools: PoolRecords,
+        profiles: ProfileCache,
         pods: PodCache,
         nodes: NodeCache,
         children: ChildrenCache,
@@ -35,6 +37,7 @@ class Observer:
     ) -> None:
         self._jobs = jobs
         self._pools = pools
+        self._profiles = profiles
         self._pods = pods
         self._nodes = nodes
         self._children = children
@@ -54,6 +57,7 @@ class Observer:
         job = record.job
         if record.trouble:  # deciding without the ledger could count or make things twice
             raise RejectedError(f"the status of {key} cannot be read: {record.trouble}")
+        profile, profile_error = self._profiles.find(job)
         cached = self._pods.of_job(key)
         own = tuple(one.pod for one in cached.values() if one.job_uid == job.uid)
         return Observed(
@@ -70,6 +74,8 @@ class Observer:
             has_secret=children.has_secret,
             service_attempt=children.service_attempt,
             foreign=_foreign(job, children),
+            profile=profile,
+            profile_error=profile_error,
         )
 
     def _departed(self, key: JobKey, uid: str, status: JobStatus) -> tuple[Pod, ...]:

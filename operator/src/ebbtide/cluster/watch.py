@@ -14,7 +14,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ebbtide.cluster.errors import ClusterError, ForbiddenError, GoneError, UnavailableError
+from ebbtide.cluster.errors import (
+    ClusterError,
+    ForbiddenError,
+    GoneError,
+    NotFoundError,
+    UnavailableError,
+)
 from ebbtide.cluster.port import Api
 from ebbtide.cluster.shapes import AnyShape, ErrorShape, Page, WatchLine, parse_version
 
@@ -22,7 +28,7 @@ PAGE: Final = 500
 SERVER_SECONDS: Final = 240  # how long the server keeps one watch open, at least
 _FIRST_DELAY: Final = 0.5
 _LONGEST_DELAY: Final = 15.0
-_FORBIDDEN_DELAY: Final = 60.0
+_REFUSED_DELAY: Final = 60.0
 _GONE: Final = 410
 _UNREADABLE: Final = (msgspec.MsgspecError, ArithmeticError, RecursionError, ValueError)
 
@@ -42,7 +48,7 @@ class Sink(Protocol):
         """Take one object, ADDED, MODIFIED or DELETED; return its resourceVersion."""
 
     def refused(self) -> bool:
-        """Tell whether we can do without, having no right to watch this."""
+        """Tell whether we can do without, where this is not there or not ours to watch."""
 
 
 class Watch:
@@ -86,15 +92,15 @@ class Watch:
                 self._delay = _FIRST_DELAY
             except GoneError:
                 version = ""
-            except ForbiddenError as error:
+            except (ForbiddenError, NotFoundError) as error:
                 self._heard = self._time()
                 if not self._refused:
-                    logger.warning("no right to watch %s: %s", self.path, error)
+                    logger.warning("%s cannot be watched: %s", self.path, error)
                 self._refused = True
                 if self._sink.refused():
                     self.synced.set()
                 version = ""
-                await asyncio.sleep(_FORBIDDEN_DELAY)
+                await asyncio.sleep(_REFUSED_DELAY)
             except (ClusterError, msgspec.MsgspecError, ValueError) as error:
                 logger.warning("the watch of %s starts again: %s", self.path, error)
                 version = ""
