@@ -84,6 +84,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds of make-believe compute")
     parser.add_argument(
+        "--pause-per-sample", type=float, default=0.0, help="... that shrinks with the local batch"
+    )
+    parser.add_argument(
         "--fail-at", type=int, default=-1, help="raise at this step, to see a crash"
     )
     parser.add_argument("--local", type=int, default=None, help="so many processes, no cluster")
@@ -113,7 +116,7 @@ def main() -> None:
         if job.step == options.fail_at:
             raise RuntimeError(f"told to fail at step {job.step}")
         loss = loss_of(model(batch.x), batch.y)
-        time.sleep(options.pause)
+        time.sleep(options.pause + options.pause_per_sample * len(batch.x))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from typing_extensions import override
 
 from ebbtide.cluster.errors import ConflictError
+from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.step import step
 from ebbtide.core.values.decision import Action, Decision, Event
 from ebbtide.core.values.job import JobKey
@@ -83,11 +84,13 @@ class Reconciler:
         cluster: Cluster,
         *,
         settings: Settings,
+        knowledge: Knowledge | None = None,
         clock: Callable[[], datetime],
         seen: Callable[[Observed, JobStatus], None] = lambda _observed, _status: None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._knowledge = knowledge
         self._clock = clock
         self._seen = seen
 
@@ -102,7 +105,7 @@ class Reconciler:
         if observed is None:
             return None
         now = self._clock()
-        decision = step(observed, now=now, settings=self._settings)
+        decision = self._decide(observed, now)
         logger.debug("%s: %s", key, _Shown(decision))
         outcome = await self._cluster.act(observed, decision.actions)
         if outcome.rejected or outcome.foreign:
@@ -112,7 +115,7 @@ class Reconciler:
                 rejected=outcome.rejected,
                 foreign=observed.foreign | outcome.foreign,
             )
-            decision = step(observed, now=now, settings=self._settings)
+            decision = self._decide(observed, now)
         written = False
         if decision.status is not None:
             written = await self._cluster.write_status(observed, decision.status)
@@ -123,3 +126,6 @@ class Reconciler:
         if decision.requeue_after == AT_ONCE and not written:
             return NOT_SO_FAST  # the next pass would see what this one saw
         return decision.requeue_after
+
+    def _decide(self, observed: Observed, now: datetime) -> Decision:
+        return step(observed, now=now, settings=self._settings, knowledge=self._knowledge)

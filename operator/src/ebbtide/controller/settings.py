@@ -75,6 +75,19 @@ class _File(BaseModel):
     heartbeat_seconds: float = _seconds(
         _DEFAULTS.heartbeat, "a member silent for four of these is lost", least=0.01
     )
+    plan_seconds: float = _seconds(
+        _DEFAULTS.plan_interval, "a plan is looked at again after so long", least=0.1
+    )
+    start_seconds: float = _seconds(
+        _DEFAULTS.start, "expected from the request of a node to a worker that trains"
+    )
+    time_scale: float = Field(
+        default=_DEFAULTS.time_scale,
+        ge=1.0,
+        le=1e6,
+        description="one second counts as so many for the deadline policy; above 1 where days pass"
+        " in minutes",
+    )
     silent_watch_seconds: float = _seconds(
         timedelta(seconds=70), "a watch that says nothing for so long is dead", least=1.0
     )
@@ -135,6 +148,9 @@ def _settings(found: _File) -> Settings:
         failure_window=timedelta(seconds=found.failure_window_seconds),
         progress_interval=timedelta(seconds=found.progress_seconds),
         heartbeat=timedelta(seconds=found.heartbeat_seconds),
+        plan_interval=timedelta(seconds=found.plan_seconds),
+        start=timedelta(seconds=found.start_seconds),
+        time_scale=found.time_scale,
     )
 
 

@@ -113,7 +113,8 @@ class Planned:
         plan = self.course.plan
         if plan is None:
             return no(*(self.no_plan or (reasons.GOAL_INFEASIBLE, "")))
-        return yes(reasons.PLAN_CHOSEN, plan.reason)
+        missing = self.this.observed.profile_error
+        return yes(reasons.PLAN_CHOSEN, f"{plan.reason}; {missing}" if missing else plan.reason)
 
     @property
     def at_risk(self) -> Claim:
@@ -122,7 +123,7 @@ class Planned:
         if missed is not None and not self.course.no_pool:
             late = missed.nearest_deadline is not None or missed.nearest_budget_usd is None
             reason = reasons.DEADLINE_AT_RISK if late else reasons.BUDGET_AT_RISK
-            return yes(reason, describe_infeasible(missed))
+            return yes(reason, missed.reason)
         plan = self.course.plan
         if plan is None or not _has_goal(self.this.job):
             return no(reasons.NO_GOAL, "no goal is set")
@@ -134,7 +135,7 @@ class Planned:
         if self.course.plan is not None or self.course.no_plan is None:
             return None
         reason = reasons.NO_POOL if self.course.no_pool else reasons.GOAL_INFEASIBLE
-        return reason, describe_infeasible(self.course.no_plan)
+        return reason, self.course.no_plan.reason
 
     @property
     def checkpoint_interval(self) -> timedelta | None:
@@ -189,18 +190,6 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         now=this.now,
     )
     return Planned(this=this, course=steer(situation, knowledge), due=situation.due)
-
-
-def describe_infeasible(found: Infeasible) -> str:
-    """Return the reason with what could be met instead."""
-    parts = [found.reason]
-    if found.nearest_deadline is not None:
-        parts.append(
-            f"the nearest deadline that can be met is {found.nearest_deadline:%Y-%m-%dT%H:%M:%SZ}"
-        )
-    if found.nearest_budget_usd is not None:
-        parts.append(f"the least budget is {found.nearest_budget_usd} USD")
-    return "; ".join(parts)
 
 
 def _measure(this: Pass) -> Measured | None:

@@ -32,5 +32,7 @@ class Settings:
     """`heartbeatSeconds`: a member silent for four of these is lost."""
     plan_interval: timedelta = timedelta(seconds=60)
     """`planSeconds`: a plan is made anew after so long, even if nothing happened."""
+    start: timedelta = timedelta(seconds=180)
+    """`startSeconds`: what the planner expects from the request of a node to a worker that trains."""
     time_scale: float = 1.0
     """`timeScale`: one second counts as so many for the deadline policy, which thinks in hours."""
