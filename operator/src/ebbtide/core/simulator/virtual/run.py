@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.planner.speed import Speed
 from ebbtide.core.simulator.virtual.bill import Bill
 from ebbtide.core.simulator.virtual.progress import Stretch
@@ -21,6 +22,7 @@ from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import JobStatus
+from ebbtide.core.values.workload import Profile
 
 AT_ONCE: Final = timedelta(0)
 NOT_SO_FAST: Final = timedelta(seconds=1)
@@ -92,6 +94,8 @@ class Conditions:
     trace: Trace = field(default_factory=Trace)
     timing: Timing = field(default_factory=Timing)
     settings: Settings = field(default_factory=Settings)
+    knowledge: Knowledge | None = None  # of the planner; None: every job runs at a fixed size
+    profile: Profile | None = None  # the WorkloadProfile that the job names
     limit: timedelta = timedelta(days=60)
     check: bool = False  # that a second pass on an unchanged world does nothing
 
@@ -111,7 +115,7 @@ def run(
     Args:
         job: as it is applied.
         pools: all that there are.
-        speed: how fast workers of each GPU type are; every type of `pools` must be known.
+        speed: how fast workers of each GPU type really are; every type of `pools` must be known.
         conditions: what is offered when, and how long things take.
         chance: of start-up times and of notices.
         watch: is shown every pass.
@@ -127,6 +131,7 @@ def run(
         trace=conditions.trace,
         speed=speed,
         timing=conditions.timing,
+        profile=conditions.profile,
         chance=chance,
     )
     return Loop(world, conditions, watch=watch).run()
@@ -140,9 +145,8 @@ class Loop:
         self.log: list[Entry] = []
         self.num_passes = 0
         self._conditions = conditions
-        self._watch = watch
+        self.watch = watch
         self._news_at = conditions.start
-        self._is_restless = False
 
     def run(self) -> Run:
         """Run to the end."""
@@ -159,9 +163,16 @@ class Loop:
                 return self._conclude(Outcome.STUCK, text)
             self._let_time_pass(after, end)
 
+    def run_until(self, moment: datetime) -> None:
+        """Run up to a moment, to change something there."""
+        while self.world.agenda.now < moment:
+            self._let_time_pass(self.settle(), moment)
+
     def settle(self) -> timedelta | None:
         """Pass until nothing changes any more; return when to look again."""
         for _ in range(MOST_PASSES):
+            if self.world.is_deleted:
+                return None  # there is no job to look at any more
             decision, is_changed = self._pass()
             if not is_changed and decision.requeue_after == AT_ONCE:
                 return NOT_SO_FAST
@@ -176,10 +187,10 @@ class Loop:
         observed = world.observe()
         world.pods.has_news = False
         now = world.agenda.now
-        decision = step(observed, now=now, settings=self._conditions.settings)
+        decision = self._decide(observed)
         self.num_passes += 1
-        if self._watch is not None:
-            self._watch(observed, decision)
+        if self.watch is not None:
+            self.watch(observed, decision)
         world.act(decision.actions)
         is_changed = bool(decision.actions)
         if decision.status is not None and decision.status != world.status:
@@ -190,10 +201,19 @@ class Loop:
         ]
         return decision, is_changed
 
+    def _decide(self, observed: Observed) -> Decision:
+        """Ask the operator's own step."""
+        return step(
+            observed,
+            now=self.world.agenda.now,
+            settings=self._conditions.settings,
+            knowledge=self._conditions.knowledge,
+        )
+
     def _check(self) -> None:
         """Look once more at a world in which nothing has changed."""
         world = self.world
-        again = step(world.observe(), now=world.agenda.now, settings=self._conditions.settings)
+        again = self._decide(world.observe())
         is_other = again.status is not None and again.status != world.status
         if again.actions or again.events or is_other:
             raise UnsettledError(f"a second pass at {world.agenda.now} decides: {again}")

@@ -27,6 +27,7 @@ from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import CoordinatorView, Node, Observed, Pod, PodPhase, Role
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.status import Attempts, JobStatus
+from ebbtide.core.values.workload import Profile
 
 
 class World:
@@ -41,12 +42,14 @@ class World:
         trace: Trace,
         speed: Speed,
         timing: Timing,
+        profile: Profile | None = None,
         chance: np.random.Generator,
     ) -> None:
         self.agenda = Agenda(start)
         self.status = JobStatus()
         self.is_deleted = False  # the job object is gone
         self._speed = speed
+        self._profile = profile
         self._batch = job.global_batch_size
         self.cloud = Cloud(
             pools,
@@ -97,6 +100,7 @@ class World:
             coordinator=self._view(),
             has_secret=self._has_secret,
             service_attempt=self._service,
+            profile=self._profile,
         )
 
     def _departed(self) -> tuple[Pod, ...]:
