@@ -14,7 +14,7 @@ from ebbtide.api.status import parse_status, render_status
 from ebbtide.core.values.decision import CreatePod
 from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.observed import Role
-from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
+from ebbtide.core.values.plan import Alternative, Measured, Plan, Predicted, Share
 from ebbtide.core.values.status import (
     Attempts,
     Condition,
@@ -65,6 +65,7 @@ plans = st.builds(
     checkpoint_interval=st.integers(1, 10**6).map(lambda count: timedelta(seconds=count)),
     predicted=predictions,
     reason=texts,
+    awaited=shares,
     alternatives=st.lists(
         st.builds(Alternative, shares=shares, servers=counts, predicted=predictions, why=texts),
         max_size=5,
@@ -136,6 +137,14 @@ statuses = st.builds(
     display=st.builds(Display, ready=texts, gpu=texts, spot=texts, progress=texts),
     plan=st.none() | plans,
     plan_changes=st.lists(moments, max_size=4).map(sorted).map(tuple),
+    plan_basis=st.text("0123456789abcdef", max_size=64),
+    plan_measured=st.none()
+    | st.builds(
+        Measured,
+        workers=st.dictionaries(names, counts, max_size=3),
+        servers=counts,
+        steps_per_second=st.floats(0, 1e9),
+    ),
 )
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts

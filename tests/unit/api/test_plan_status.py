@@ -7,7 +7,7 @@ import pytest
 
 from ebbtide.api.job_status import Status
 from ebbtide.api.status import parse_status, render_status
-from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
+from ebbtide.core.values.plan import Alternative, Measured, Plan, Predicted, Share
 from ebbtide.core.values.status import JobStatus, Progress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,6 +30,7 @@ PLAN = Plan(
     checkpoint_interval=timedelta(seconds=90),
     predicted=PREDICTED,
     reason="Three spot workers meet the deadline at the least cost.",
+    awaited=(replace(SPOT, replicas=4, batch_share=1.0),),
     alternatives=(
         Alternative(shares=(ON_DEMAND,), servers=2, predicted=PREDICTED, why="It costs twice."),
     ),
@@ -71,6 +72,7 @@ def test_a_plan_has_the_names_that_users_read() -> None:
             "stepsPerSecond": 2.5,
         },
         "reason": "Three spot workers meet the deadline at the least cost.",
+        "awaited": [{"name": "v100-spot", "replicas": 4, "batchShare": 1.0}],
         "alternatives": [
             {
                 "pools": [{"name": "v100-ondemand", "replicas": 1, "batchShare": 0.25}],
@@ -97,12 +99,15 @@ def test_without_a_plan_nothing_is_said_of_one() -> None:
     assert store(None) == JobStatus()
 
 
-def test_when_a_plan_goes_its_changes_stay() -> None:
-    assert store(None, NOON) == JobStatus(plan=None, plan_changes=(NOON,))
+def test_when_a_plan_goes_what_it_rests_on_stays() -> None:
+    measured = Measured(workers={"V100": 3}, servers=1, steps_per_second=2.5)
+    status = JobStatus(plan_changes=(NOON,), plan_basis="4f1c", plan_measured=measured)
+
+    assert parse_status(json.loads(json.dumps(render_status(status)))) == status
 
 
 def test_a_plan_to_run_nothing_is_a_plan() -> None:
-    idle = replace(PLAN, shares=(), reason="", alternatives=(), assumptions=())
+    idle = replace(PLAN, shares=(), reason="", awaited=(), alternatives=(), assumptions=())
 
     assert store(idle).plan == idle
 

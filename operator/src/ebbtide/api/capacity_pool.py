@@ -15,8 +15,9 @@ from ebbtide.api.fields import (
     Ratio,
     Rule,
     Schema,
+    Short,
 )
-from ebbtide.api.job_status import ConditionStatus, Short
+from ebbtide.api.job_status import ConditionStatus
 from ebbtide.core.values.pool import Market
 
 Key = Annotated[str, StringConstraints(max_length=317)]

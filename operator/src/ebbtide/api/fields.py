@@ -76,6 +76,7 @@ Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Moment = AwareDatetime
 Text = Annotated[str, StringConstraints(max_length=32768)]
+Short = Annotated[str, StringConstraints(max_length=128)]
 Name = Annotated[str, StringConstraints(max_length=253)]
 ObjectName = Annotated[
     str, StringConstraints(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")

@@ -4,10 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from ebbtide.api.fields import Count, Moment, Money, Name, Rate, Schema, Text
+from ebbtide.api.fields import Count, Moment, Money, Name, Rate, Schema, Short, Text
 from ebbtide.api.plan_status import PlanStatus
 
-Short = Annotated[str, StringConstraints(max_length=128)]
 Reason = Annotated[
     str,
     StringConstraints(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),

@@ -6,20 +6,31 @@ said of plans that lost is bounded, so that the object stays small.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
-from ebbtide.api.fields import Count, LabelValue, Moment, Money, Rate, Ratio, Schema, as_decimal
+from ebbtide.api.fields import (
+    Count,
+    LabelValue,
+    Moment,
+    Money,
+    Rate,
+    Ratio,
+    Schema,
+    Short,
+    as_decimal,
+)
 from ebbtide.api.texts import Json, render_rate, render_second, render_time, render_usd, slim
-from ebbtide.core.values.plan import Alternative, Plan, Predicted, Share
+from ebbtide.core.values.plan import Alternative, Measured, Plan, PlanRecord, Predicted, Share
 
 MOST_POOLS: Final = 256
 MOST_POOLS_OF_LOSER: Final = 32
 MOST_ALTERNATIVES: Final = 5
 MOST_ASSUMPTIONS: Final = 16
 MOST_CHANGES: Final = 64
+MOST_TYPES: Final = 64
 LONGEST_SENTENCE: Final = 1024
 
 Sentence = Annotated[str, StringConstraints(max_length=LONGEST_SENTENCE)]
@@ -61,6 +72,16 @@ class AlternativeStatus(Schema):
     why: Sentence = Field(default="", description="Why it lost.")
 
 
+class MeasuredStatus(Schema):
+    """How fast a fleet was seen to train."""
+
+    workers: Annotated[dict[LabelValue, Count], Field(max_length=MOST_TYPES)] = Field(
+        default_factory=dict, description="Workers by kind of GPU."
+    )
+    servers: Count = Field(default=0, description="Parameter servers.")
+    steps_per_second: Rate = Field(default=0.0, description="Speed that was measured.")
+
+
 class PlanStatus(Schema):
     """What is wanted to run now, what is expected of it, and what it was chosen over."""
 
@@ -77,6 +98,10 @@ class PlanStatus(Schema):
     )
     predicted: PredictedStatus | None = Field(default=None, description="What is expected.")
     reason: Sentence = Field(default="", description="Why this plan, in a sentence.")
+    awaited: Annotated[list[ShareStatus], Field(max_length=MOST_POOLS_OF_LOSER)] = Field(
+        default_factory=list,
+        description="Workers by pool that would be better, where a pool gives no node now.",
+    )
     alternatives: Annotated[list[AlternativeStatus], Field(max_length=MOST_ALTERNATIVES)] = Field(
         default_factory=list, description="The best plans that lost, the best first."
     )
@@ -90,11 +115,57 @@ class PlanStatus(Schema):
     changed_at: Annotated[list[Moment], Field(max_length=MOST_CHANGES)] = Field(
         default_factory=list, description="When the plan was changed within the last hour."
     )
+    basis: Short = Field(
+        default="", description="Tells whether something changed that a plan must answer at once."
+    )
+    measured: MeasuredStatus | None = Field(
+        default=None, description="What the plan knew of the speed."
+    )
 
 
-def parse_plan(stored: PlanStatus | None) -> Plan | None:
-    """Return a stored plan; None where what is stored is no whole plan."""
-    if stored is None or stored.made_at is None or stored.predicted is None:
+def parse_record(stored: PlanStatus | None) -> PlanRecord:
+    """Return a stored plan with what it rests on."""
+    if stored is None:
+        return PlanRecord()
+    measured = stored.measured
+    return PlanRecord(
+        plan=_plan(stored),
+        basis=stored.basis,
+        changes=tuple(stored.changed_at),
+        measured=(
+            None
+            if measured is None
+            else Measured(
+                workers=dict(measured.workers),
+                servers=measured.servers,
+                steps_per_second=measured.steps_per_second,
+            )
+        ),
+    )
+
+
+def render_record(record: PlanRecord) -> Json:
+    """Return a plan as it is stored; what it rests on stays when the plan goes."""
+    measured = record.measured
+    return slim({
+        **(_render_plan(record.plan) if record.plan is not None else {}),
+        "basis": record.basis,
+        "changedAt": [render_time(moment) for moment in sorted(record.changes)[-MOST_CHANGES:]],
+        "measured": (
+            None
+            if measured is None
+            else {
+                "workers": dict(measured.workers),
+                "servers": measured.servers,
+                "stepsPerSecond": render_rate(measured.steps_per_second),
+            }
+        ),
+    })  # fmt: skip
+
+
+def _plan(stored: PlanStatus) -> Plan | None:
+    """Return a plan; None where what is stored is no whole one."""
+    if stored.made_at is None or stored.predicted is None:
         return None
     return Plan(
         shares=_shares(stored.pools),
@@ -104,22 +175,14 @@ def parse_plan(stored: PlanStatus | None) -> Plan | None:
         checkpoint_interval=timedelta(seconds=stored.checkpoint_interval_seconds or 1),
         predicted=_predicted(stored.predicted),
         reason=stored.reason,
+        awaited=_shares(stored.awaited),
         alternatives=tuple(_alternative(loser) for loser in stored.alternatives),
         assumptions=tuple(stored.assumptions),
         made_at=stored.made_at,
     )
 
 
-def parse_changes(stored: PlanStatus | None) -> tuple[datetime, ...]:
-    """Return when a stored plan was changed."""
-    return () if stored is None else tuple(stored.changed_at)
-
-
-def render_plan(plan: Plan | None, changes: Iterable[datetime]) -> Json:
-    """Return a plan and its changes as they are stored; the latter stay when the plan goes."""
-    kept = {"changedAt": [render_time(moment) for moment in sorted(changes)[-MOST_CHANGES:]]}
-    if plan is None:
-        return slim(kept)
+def _render_plan(plan: Plan) -> Json:
     return slim({
         "pools": _render_shares(plan.shares[:MOST_POOLS]),
         "servers": plan.servers,
@@ -128,12 +191,12 @@ def render_plan(plan: Plan | None, changes: Iterable[datetime]) -> Json:
         "checkpointIntervalSeconds": max(1, round(plan.checkpoint_interval.total_seconds())),
         "predicted": _render_predicted(plan.predicted),
         "reason": plan.reason[:LONGEST_SENTENCE],
+        "awaited": _render_shares(plan.awaited[:MOST_POOLS_OF_LOSER]),
         "alternatives": [
             _render_alternative(loser) for loser in plan.alternatives[:MOST_ALTERNATIVES]
         ],
         "assumptions": [text[:LONGEST_SENTENCE] for text in plan.assumptions[:MOST_ASSUMPTIONS]],
         "madeAt": render_time(plan.made_at),
-        **kept,
     })  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ebbtide.api.fields import Schema, as_decimal
 from ebbtide.api.job_status import AttemptsStatus, ProgressStatus, Status
-from ebbtide.api.plan_status import parse_changes, parse_plan, render_plan
+from ebbtide.api.plan_status import parse_record, render_record
 from ebbtide.api.texts import MICRO, Json, render_rate, render_second, render_time, render_usd, slim
 from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.status import (
@@ -46,6 +46,7 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
                 for finding in error.errors(include_url=False, include_input=False)
             )
         ) from error
+    record = parse_record(stored.plan)
     return JobStatus(
         observed_generation=stored.observed_generation,
         state=stored.state,
@@ -91,8 +92,10 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
             None if stored.last_failure is None else LastFailure(**_fields(stored.last_failure))
         ),
         display=Display(**_fields(stored.display)),
-        plan=parse_plan(stored.plan),
-        plan_changes=parse_changes(stored.plan),
+        plan=record.plan,
+        plan_changes=record.changes,
+        plan_basis=record.basis,
+        plan_measured=record.measured,
     )
 
 
@@ -142,7 +145,7 @@ def render_status(status: JobStatus) -> Json:
             "stepsLost": status.counters.steps_lost,
         },
         "lastFailure": _render_last_failure(status.last_failure),
-        "plan": render_plan(status.plan, status.plan_changes),
+        "plan": render_record(status.record),
     })  # fmt: skip
 
 

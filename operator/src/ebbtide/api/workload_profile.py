@@ -4,8 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
-from ebbtide.api.fields import Amount, Count, Label, Moment, Positive, Rate, Schema
-from ebbtide.api.job_status import Short
+from ebbtide.api.fields import Amount, Count, Label, Moment, Positive, Rate, Schema, Short
 
 MOST_TIMES: Final = 512
 MOST_TYPES: Final = 64
