@@ -262,6 +262,55 @@ def test_an_all_reduce_is_told_by_its_median_and_what_nine_of_ten_stay_below(
     assert any(each["value"] < each["p90"] for each in predictions)
 
 
+@pytest.mark.parametrize("kind", ["all-reduce", "parameter-server"])
+@pytest.mark.parametrize("method", ["", "another"])
+def test_what_was_never_measured_is_answered_by_what_it_has_and_marked(
+    tmp_path: Path, kind: str, method: str
+) -> None:
+    file, column = written(tmp_path, SAMPLES[kind]()), kinds.find(kind).inputs[0].name
+    column = {"parameter-server": "workload"}.get(kind, column)
+    named = ("--method", list(kinds.find(kind).methods)[1]) if method else ()
+
+    report = fit(kind, file, "--split", f"leave-one-out:{column}", *named)
+    stored = str(tmp_path / "model.json")
+    fit(kind, file, "--out", stored, *named)
+    known = SAMPLES[kind]()[:1]
+    asked = [*known, known[0] | {column: "never-seen"}]
+    answer = run(
+        "predict", kind, "--model", stored, "-o", "json",
+        "--input", written(tmp_path, asked, name="asked.csv"),
+    )  # fmt: skip
+
+    assert len(report["errors"]["by_group"]) > 1
+    assert report["coverage_90"] > 0.8
+    one, other = json.loads(answer.stdout)["predictions"]
+    assert [one["beyond"], other["beyond"]] == [False, True]
+    assert other["high"] / other["low"] > 2 * one["high"] / one["low"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "known"),
+    [
+        pytest.param("step-time", "gpu", "P100", id="gpu"),
+        pytest.param("iteration", "workload", "net", id="workload"),
+    ],
+)
+def test_what_nothing_tells_about_is_refused_and_what_is_known_named(
+    tmp_path: Path, kind: str, column: str, known: str
+) -> None:
+    rows = SAMPLES[kind]()
+    stored = str(tmp_path / "model.json")
+    fit(kind, written(tmp_path, rows), "--out", stored)
+    file = written(tmp_path, [rows[0] | {column: "never-seen"}], name="asked.csv")
+
+    answer = run("predict", kind, "--model", stored, "--input", file)
+
+    assert answer.exit_code == 1
+    assert f"column {column}, row 2 of" in answer.stderr
+    assert "'never-seen'" in answer.stderr
+    assert known in answer.stderr
+
+
 # ---------------------------------------------------------------- bad samples, for every kind
 
 TIMES = sorted(set(SAMPLES) - {"lifetime"})
@@ -281,6 +330,31 @@ def test_rows_in_another_unit_than_the_others_are_refused(
 
     assert result.exit_code == 1
     assert f"column {target}, row " in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["step-time", "all-reduce"])
+def test_a_whole_file_in_milliseconds_is_noted_with_the_unit_that_fits(
+    tmp_path: Path, kind: str
+) -> None:
+    rows, target = SAMPLES[kind](), kinds.find(kind).target.name
+    assert "milliseconds" not in " ".join(fit(kind, written(tmp_path, rows))["notes"])
+    for row in rows:
+        row[target] = float(str(row[target])) * 1000
+
+    report = fit(kind, written(tmp_path, rows), "--split", "none")
+
+    (note, *_) = (note for note in report["notes"] if "milliseconds" in note)
+    assert f"column {target}, row " in note
+    assert "give seconds" in note
+
+
+def test_steps_that_are_faster_than_the_gpu_are_refused(tmp_path: Path) -> None:
+    rows = [row | {"flops": 128.0 * float(str(row["flops"]))} for row in step_times()]
+
+    result = run("fit", "step-time", "--data", written(tmp_path, rows), "-o", "json")
+
+    assert result.exit_code == 1
+    assert "that a K80 can do: flops are those of one sample" in result.stderr
 
 
 @pytest.mark.parametrize("kind", SAMPLES)

@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,7 +133,7 @@ def fit_and_judge(task: Task, table: "Table", split: str | None) -> Fitted:
     from ebbtide.core.models.table import check
 
     check(table, (*task.kind.inputs, task.kind.target))
-    notes = _repeats(task.kind, table)
+    notes = [*_repeats(task.kind, table), *_doubts(task.kind, table)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = task.kind.methods[task.method](table)
@@ -157,6 +157,17 @@ def _repeats(kind: "Kind", table: "Table") -> list[str]:
     rows = zip(*(map(str, table.cells[name]) for name in names), strict=True)
     extra = len(table) - len(set(rows))
     return [f"{extra} of {len(table)} rows repeat another exactly"] if extra else []
+
+
+def _doubts(kind: "Kind", table: "Table") -> Iterable[str]:
+    """Look whether samples are of another unit, by what GPU types of the catalogue can do."""
+    from ebbtide.data import defaults
+
+    if kind.doubt is None:
+        return []
+    gpus = defaults.embedded_catalogue().gpus.items()
+    peaks = {name: max(gpu.flops_fp32, gpu.flops_tensor or 0.0) for name, gpu in gpus}
+    return kind.doubt(table, peaks)
 
 
 def _own_split(kind: "Kind", table: "Table", own: "Quality") -> tuple[str | None, list[str]]:

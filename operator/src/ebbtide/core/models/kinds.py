@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Judge(Protocol):
         """Return the quality; `group` names the column to score by, `split` what was held out."""
 
 
+Peaks: TypeAlias = Mapping[str, float]
+"""The most FLOPs a second of GPU types."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of model; each module of a model offers one as `KIND`."""
@@ -56,6 +60,10 @@ class Kind:
     """What else a model says of each row of its forecast, by name."""
     notes: Callable[[Model], Iterable[str]] | None = None
     """What a fit did without, or took from elsewhere, for whoever gave the samples."""
+
+    doubt: Callable[[Table, Peaks], Iterable[str]] | None = None
+    """What of samples is hard to believe, as of a file in another unit; raises DataError for what
+    cannot be."""
 
     @property
     def default(self) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ebbtide.core.models.all_reduce.calls import INPUTS, TIME, Calls
 from ebbtide.core.models.all_reduce.model import METHODS, AllReduce, late_in, read_all_reduce
+from ebbtide.core.models.all_reduce.plausible import doubt
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.table import Floats
 
@@ -17,6 +18,7 @@ KIND: Final = Kind(
     methods=METHODS,
     read=read_all_reduce,
     more=late_in,
+    doubt=lambda table, _: doubt(table),
 )
 
 

@@ -12,6 +12,7 @@ from ebbtide.core.models.forecast import Json
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.quality import Quality
 from ebbtide.core.models.step_time.model import StepTimeModel, fit, fit_alone
+from ebbtide.core.models.step_time.plausible import doubt
 from ebbtide.core.models.step_time.regressions import RECIPES, RegressionModel, fit_regression
 from ebbtide.core.models.step_time.setups import INPUTS, STEP_TIME, WORKLOAD
 from ebbtide.core.models.stored import Model
@@ -34,4 +35,5 @@ KIND: Final = Kind(
         **{method: partial(fit_regression, method=method) for method in RECIPES},
     },
     read=_read,
+    doubt=doubt,
 )
