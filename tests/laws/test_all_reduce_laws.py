@@ -15,6 +15,7 @@ from ebbtide.core.models.table import Floats, Table
 
 # Trees and lines alone keep none of these: they are there to be measured.
 METHODS = pytest.mark.parametrize("method", ["trees-on-physics", "alpha-beta"])
+SYSTEMS = pytest.mark.parametrize("system", ["noisy", "never-measured"])
 SIZES = st.lists(st.floats(1, 1e13), min_size=2, max_size=20)
 
 
@@ -37,10 +38,12 @@ def fitted(method: str) -> AllReduce:
     return cast("AllReduce", KIND.methods[method](table))
 
 
-def ask(method: str, *, sizes: list[float], gpus: int, nodes: int, nic: float) -> Floats:
+def ask(
+    method: str, system: str, *, sizes: list[float], gpus: int, nodes: int, nic: float
+) -> Floats:
     rows = len(sizes)
     table = Table.of(
-        system=["noisy"] * rows,
+        system=[system] * rows,
         gpus_per_node=[gpus] * rows,
         nodes=[nodes] * rows,
         nic_gbps=[nic] * rows,
@@ -54,32 +57,35 @@ def ask(method: str, *, sizes: list[float], gpus: int, nodes: int, nic: float) -
 
 
 @METHODS
+@SYSTEMS
 @given(sizes=SIZES, gpus=st.integers(2, 16), nodes=st.integers(1, 500), nic=st.floats(0.1, 4000))
 def test_more_bytes_are_never_faster(
-    method: str, sizes: list[float], gpus: int, nodes: int, nic: float
+    method: str, system: str, sizes: list[float], gpus: int, nodes: int, nic: float
 ) -> None:
-    found = ask(method, sizes=sorted(sizes), gpus=gpus, nodes=nodes, nic=nic)
+    found = ask(method, system, sizes=sorted(sizes), gpus=gpus, nodes=nodes, nic=nic)
 
     assert (np.diff(found) >= -1e-9 * found[1:]).all()
 
 
 @METHODS
+@SYSTEMS
 @given(sizes=SIZES, nodes=st.integers(1, 500), nic=st.floats(0.1, 900), more=st.floats(1, 100))
 def test_more_bandwidth_is_never_slower(
-    method: str, sizes: list[float], nodes: int, nic: float, more: float
+    method: str, system: str, sizes: list[float], nodes: int, nic: float, more: float
 ) -> None:
-    slow = ask(method, sizes=sizes, gpus=4, nodes=nodes, nic=nic)
-    fast = ask(method, sizes=sizes, gpus=4, nodes=nodes, nic=nic * more)
+    slow = ask(method, system, sizes=sizes, gpus=4, nodes=nodes, nic=nic)
+    fast = ask(method, system, sizes=sizes, gpus=4, nodes=nodes, nic=nic * more)
 
     assert (fast <= slow * (1 + 1e-9)).all()
 
 
 @METHODS
+@SYSTEMS
 @given(sizes=SIZES, nodes=st.integers(2, 500), nic=st.floats(0.1, 4000))
 def test_no_answer_is_below_the_bound_of_the_ring(
-    method: str, sizes: list[float], nodes: int, nic: float
+    method: str, system: str, sizes: list[float], nodes: int, nic: float
 ) -> None:
-    found = ask(method, sizes=sizes, gpus=4, nodes=nodes, nic=nic)
+    found = ask(method, system, sizes=sizes, gpus=4, nodes=nodes, nic=nic)
 
     bound = ring_bound(np.array(sizes), np.full(len(sizes), nodes), np.full(len(sizes), nic))
     assert (found >= bound * (1 - 1e-9)).all()
