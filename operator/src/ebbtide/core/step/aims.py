@@ -18,7 +18,7 @@ from ebbtide.core.planner.steering import Course, Situation, steer
 from ebbtide.core.values import reasons
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.objective import PlanMode
-from ebbtide.core.values.plan import Infeasible, Measured, Plan, PlanRecord
+from ebbtide.core.values.plan import Measured, Plan, PlanRecord
 from ebbtide.core.values.pool import Market
 from ebbtide.core.values.status import Attempts
 
