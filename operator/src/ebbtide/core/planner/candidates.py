@@ -172,17 +172,19 @@ def _views(field: Field, chosen: Fleet) -> Iterator[_View]:
     sizes, offers = field.inputs.sizes, field.offers
     spot = tuple(offer for offer in offers if offer.is_spot)
     demand = tuple(offer for offer in offers if not offer.is_spot)
-    if spot and not field.inputs.on_demand_floor:
+    used = [field.by_name[name] for name, _ in chosen.workers]
+    if spot and not field.inputs.on_demand_floor and not all(one.is_spot for one in used):
         yield _View(label="all spot", field=field, offers=spot, sizes=sizes)
-    if demand:
+    if demand and any(one.is_spot for one in used):
         yield _View(label="all on demand", field=field, offers=demand, sizes=sizes)
     place = sizes.index(chosen.size) if chosen.size in sizes else 0
     for near in (place - 1, place + 1):
         if 0 <= near < len(sizes):
             text = f"{sizes[near]} worker{'s' if sizes[near] > 1 else ''}"
             yield _View(label=text, field=field, offers=offers, sizes=(sizes[near],))
-    types = list(dict.fromkeys(offer.gpu for offer in offers))
-    for gpu in types[:MOST_TYPES] if len(types) > 1 else ():
+    own = {one.gpu for one in used}
+    types = [gpu for gpu in dict.fromkeys(offer.gpu for offer in offers) if {gpu} != own]
+    for gpu in types[:MOST_TYPES]:
         only = tuple(offer for offer in offers if offer.gpu == gpu)
         yield _View(label=f"only {gpu}", field=field, offers=only, sizes=sizes)
     low, high = field.inputs.servers

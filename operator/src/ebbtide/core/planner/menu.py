@@ -20,6 +20,8 @@ from ebbtide.core.planner.solver import question as asked
 from ebbtide.core.planner.solver.answer import Answer
 from ebbtide.core.planner.solver.solving import solve
 
+SHORT: Final = 1024
+"""Offers times the largest size up to which a list of fleets is short."""
 BETTER: Final = 1 - 1e-9
 """More servers are taken only where they are better by more than rounding."""
 
@@ -60,7 +62,7 @@ class Menu:
         """Return the best fleet for a wish; None where none meets it."""
         if not self.offers or not self.sizes:
             return None
-        if self._per_node is None:
+        if self._per_node is None or self._is_listed_faster(wish):
             return self._choose_listed(wish)
         return self._choose_solved(wish, self._per_node)
 
@@ -88,6 +90,14 @@ class Menu:
         return max(self.inputs.speed.efficiency_of(size) for size in self.sizes)
 
     # ------------------------------------------------------------ listed
+
+    def _is_listed_faster(self, wish: Wish) -> bool:
+        """Tell whether one list for all numbers of servers, or all costs, is less work."""
+        if len(self.offers) * self.sizes[-1] > SHORT:
+            return False
+        low, high = self.inputs.servers
+        several = self.inputs.uses_servers and high > low and not isinstance(wish, Slowest)
+        return several or (isinstance(wish, Fastest) and wish != Fastest())
 
     @cached_property
     def _front(self) -> Front:
@@ -211,4 +221,3 @@ def _is_less(one: Sequence[float], other: Sequence[float]) -> bool:
         if left > right + margin:
             return False
     return False
-

@@ -1,7 +1,7 @@
 """Why there is no plan, and the nearest goals that there is one for."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from ebbtide.core.planner.candidates import find_best
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.outlook import CENT, MOST_HOURS, Field, cents
-from ebbtide.core.planner.scoring import Level
+from ebbtide.core.planner.scoring import Level, Scored
 from ebbtide.core.planner.wording import describe_hours
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.plan import Infeasible
@@ -27,7 +27,9 @@ def find_fault(inputs: Inputs) -> str:
         )
     if not inputs.sizes or min(inputs.sizes) < 1:
         wrong = f"legal numbers of workers {list(inputs.sizes)}"
-        return f"{wrong}: replicaDiscreteValues, minReplicas and maxReplicas leave none of 1 or more"
+        return (
+            f"{wrong}: replicaDiscreteValues, minReplicas and maxReplicas leave none of 1 or more"
+        )
     if inputs.on_demand_floor > max(inputs.sizes):
         return (
             f"onDemandFloor {inputs.on_demand_floor}: no legal number of workers is as large,"
@@ -75,7 +77,7 @@ def refuse(field: Field) -> Infeasible:
     both = ""
     if deadline is None and money is None and due is not None and budget is not None:
         # neither alone helps: the earliest end at any cost, then what that costs
-        alone = _without(field, "budget")
+        alone = replace(field, inputs=replace(inputs, budget_left_usd=None))
         deadline = _nearest_deadline(alone)
         if deadline is not None:
             later = replace(field, inputs=replace(inputs, due=deadline))
@@ -88,7 +90,7 @@ def refuse(field: Field) -> Infeasible:
     )
 
 
-def _tell(field: Field, deadline: object, money: Decimal | None) -> str:
+def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str:
     inputs = field.inputs
     goals = []
     if field.hours is not None and inputs.due is not None:
@@ -113,7 +115,7 @@ def _tell(field: Field, deadline: object, money: Decimal | None) -> str:
     return f"{text}: {', or '.join(ways)}"
 
 
-def _nearest_deadline(field: Field):  # type: ignore[no-untyped-def]
+def _nearest_deadline(field: Field) -> datetime | None:
     best = _best_of(field, due=None, budget=field.inputs.budget_left_usd, minimize=Minimize.TIME)
     if best is None or best.level is Level.MISSED or best.outlook.hours > MOST_HOURS:
         return None
@@ -143,12 +145,12 @@ def _is_met(field: Field) -> bool:
     return best is not None and best.level is not Level.MISSED
 
 
-def _best_of(field: Field, *, due, budget, minimize=Minimize.COST):  # type: ignore[no-untyped-def]
+def _best_of(
+    field: Field,
+    *,
+    due: datetime | None,
+    budget: Decimal | None,
+    minimize: Minimize = Minimize.COST,
+) -> Scored | None:
     inputs = replace(field.inputs, due=due, budget_left_usd=budget, minimize=minimize)
     return find_best(replace(field, inputs=inputs))
-
-
-def _without(field: Field, what: str) -> Field:
-    if what == "budget":
-        return replace(field, inputs=replace(field.inputs, budget_left_usd=None))
-    return replace(field, inputs=replace(field.inputs, due=None))

@@ -136,30 +136,15 @@ def _order(offer: Offer, running: int) -> tuple[object, ...]:
 
 def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
     pool = state.pool
-    per_node = pool.workers_per_node(inputs.gpus_per_worker)
-    nodes = pool.max_nodes if state.free is None else min(state.free, pool.max_nodes)
     pace = inputs.speed.paces.get(pool.gpu_type)
-    if per_node < 1:
-        return f"a worker needs {inputs.gpus_per_worker} GPUs, a node has {pool.gpus_per_node}"
-    if pool.usd_per_node_hour <= 0:
-        return f"a price of {pool.usd_per_node_hour} USD per node and hour; one above 0 is right"
     if pace is None:
         known = ", ".join(sorted(inputs.speed.paces)) or "none"
         return f"the speed of GPU type {pool.gpu_type or '(none)'} is not known; known are: {known}"
-    if nodes < 1:
-        return f"no node can be had now (maxNodes {pool.max_nodes})"
-    if not state.availability > 0:
-        return f"nodes can be had {state.availability:.0%} of the time"
     law = state.life if pool.market is Market.SPOT else None
+    fault = _find_fault(state, inputs) or _find_short_lives(law, inputs.overheads)
+    if fault:
+        return fault
     start_s, start_late_s = _starts(state, inputs.overheads)
-    if law is not None:
-        least = inputs.overheads.restore_s + LEAST_INTERVAL_S + inputs.overheads.save_s
-        lives = float(law.at(np.array([least]))[0])
-        if lives < LEAST_LIVES:
-            return (
-                f"{lives:.1%} of its nodes live for {least:.0f} s, in which training is loaded"
-                f" and saved once; at least {LEAST_LIVES:.0%} are needed"
-            )
     own_s = inputs.steps_left * inputs.global_batch / (pace.value * inputs.sizes[-1])
     losses = 0.0 if law is None else _loss_rate(law, own_s)
     useful, late = _useful(inputs, losses * HOUR, restart_s=start_s, own_s=own_s)
@@ -170,8 +155,8 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
         )
     return Offer(
         state=state,
-        per_node=per_node,
-        nodes=nodes,
+        per_node=pool.workers_per_node(inputs.gpus_per_worker),
+        nodes=_count_nodes(state),
         usd_per_hour=float(pool.usd_per_node_hour) * state.availability,
         rate=pace.value * HOUR * useful * state.availability,
         late_rate=_late_pace(pace) * HOUR * late * state.availability,
@@ -180,6 +165,37 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
         losses_per_hour=losses * HOUR,
         interval_s=choose_interval(inputs, losses * HOUR),
     )
+
+
+def _find_fault(state: PoolState, inputs: Inputs) -> str:
+    pool = state.pool
+    if pool.workers_per_node(inputs.gpus_per_worker) < 1:
+        return f"a worker needs {inputs.gpus_per_worker} GPUs, a node has {pool.gpus_per_node}"
+    if pool.usd_per_node_hour <= 0:
+        return f"a price of {pool.usd_per_node_hour} USD per node and hour; one above 0 is right"
+    if _count_nodes(state) < 1:
+        return f"no node can be had now (maxNodes {pool.max_nodes})"
+    if not 0 < state.availability <= 1:
+        return f"an availability of {state.availability:g}; a share above 0, at most 1, is right"
+    return ""
+
+
+def _find_short_lives(law: Survival | None, overheads: Overheads) -> str:
+    if law is None:
+        return ""
+    least = overheads.restore_s + LEAST_INTERVAL_S + overheads.save_s
+    lives = float(law.at(np.array([least]))[0])
+    if lives >= LEAST_LIVES:
+        return ""
+    return (
+        f"{lives:.1%} of its nodes live for {least:.0f} s, in which training is loaded and saved"
+        f" once; at least {LEAST_LIVES:.0%} are needed"
+    )
+
+
+def _count_nodes(state: PoolState) -> int:
+    most = state.pool.max_nodes
+    return most if state.free is None else min(state.free, most)
 
 
 def _starts(state: PoolState, overheads: Overheads) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Which of two fleets is better: whether the goal is met for sure, likely or not, then its price."""
+"""Which of two fleets is better: first how surely the goal is met, then what it wants small."""
 
 from dataclasses import dataclass
 from enum import IntEnum

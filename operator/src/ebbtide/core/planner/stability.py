@@ -30,7 +30,10 @@ def settle(field: Field, best: Scored, running: Scored | None) -> tuple[Scored, 
         return best, ""
     changes = [moment for moment in field.inputs.running.changes if field.now - moment < WINDOW]
     if len(changes) >= MOST_CHANGES:
-        return running, f"the plan changed {len(changes)} times within an hour, {MOST_CHANGES} is the limit"
+        return (
+            running,
+            f"the plan changed {len(changes)} times within an hour, {MOST_CHANGES} is the limit",
+        )
     saving = running.value - best.value
     if saving > HYSTERESIS * running.value:
         return best, ""

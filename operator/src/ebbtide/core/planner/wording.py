@@ -29,7 +29,9 @@ def describe_hours(hours: float) -> str:
 
 def describe_moment(moment: datetime) -> str:
     """Write a moment to the minute."""
-    return moment.strftime("%Y-%m-%d %H:%M UTC" if moment.utcoffset() is None else "%Y-%m-%d %H:%MZ")
+    return moment.strftime(
+        "%Y-%m-%d %H:%M UTC" if moment.utcoffset() is None else "%Y-%m-%d %H:%MZ"
+    )
 
 
 def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kept: str) -> str:
@@ -60,9 +62,7 @@ def tell_why(field: Field, other: Scored, chosen: Scored) -> str:
     usd, hours = outlook.usd_late - best.usd_late, outlook.hours_late - best.hours_late
     money = f"costs {cents(abs(usd))} USD {'more' if usd >= 0 else 'less'}"
     time = f"takes {describe_hours(abs(hours))} {'longer' if hours >= 0 else 'less'}"
-    first, second = (
-        (money, time) if field.inputs.minimize is Minimize.COST else (time, money)
-    )
+    first, second = (money, time) if field.inputs.minimize is Minimize.COST else (time, money)
     return f"{first} and {second} (nine of ten times less)"
 
 

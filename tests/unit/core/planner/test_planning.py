@@ -1,0 +1,505 @@
+"""A job, a goal and pools in; a plan, or why there is none and what would do, out."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from ebbtide.core.models.start_up import Duration
+from ebbtide.core.models.survival import Survival
+from ebbtide.core.planner.inputs import Inputs, Overheads, Running
+from ebbtide.core.planner.planning import MOST_ALTERNATIVES, plan
+from ebbtide.core.values.objective import Minimize
+from support.questions import (
+    NOW,
+    ask,
+    living,
+    planned,
+    pool_of,
+    refused,
+    speed_of,
+    workers_of,
+)
+
+SPOT = pool_of("spot", 1.0, spot=True)
+DEMAND = pool_of("demand", 3.0)
+SLOW = pool_of("slow", 0.5, gpu="K80")
+SHRINKING = tuple(1 / (1 + 0.01 * others) for others in range(16))
+START = Overheads(start_s=300.0, save_s=2.0, restore_s=20.0, reform_s=2.0)
+
+
+def in_hours(hours: float) -> datetime:
+    return NOW + timedelta(hours=hours)
+
+
+# ------------------------------------------------------------------------- goals
+
+
+def test_spot_is_taken_where_there_is_time() -> None:
+    found = planned(plan(ask(SPOT, DEMAND, due=in_hours(10)), NOW))
+
+    assert set(workers_of(found)) == {"spot"}
+
+
+def test_on_demand_joins_where_spot_alone_is_too_slow() -> None:
+    few = pool_of("spot", 1.0, spot=True, nodes=2)
+
+    found = planned(plan(ask(few, DEMAND, due=in_hours(1)), NOW))
+
+    assert workers_of(found) == {"spot": 2, "demand": 1}
+
+
+def test_the_least_money_is_not_the_least_cost_per_hour() -> None:
+    # srifty.md, check 12: eight K80 take 6.08 h and 43.78 USD, four V100 2.94 h and 35.97 USD
+    speed = speed_of({"8xK80": 4.566, "4xV100": 9.455})
+    k80, v100 = pool_of("k80", 7.2, gpu="8xK80"), pool_of("v100", 12.24, gpu="4xV100")
+    question = ask(k80, v100, speed=speed, steps_left=100_000, global_batch=1, sizes=(1,))
+
+    found = planned(plan(replace(question, due=in_hours(6.2)), NOW))
+
+    assert workers_of(found) == {"v100": 1}
+    assert float(found.predicted.cost_usd) == pytest.approx(35.97, abs=0.05)
+
+
+def test_time_is_bought_up_to_the_budget() -> None:
+    question = ask(SLOW, DEMAND, minimize=Minimize.TIME, budget_left_usd=Decimal(9))
+
+    found = planned(plan(question, NOW))
+
+    assert found.predicted.cost_high_usd <= 9
+    assert workers_of(found)["demand"] == 8
+
+
+def test_the_least_time_takes_all_that_is_faster() -> None:
+    found = planned(plan(ask(SLOW, DEMAND, SPOT, minimize=Minimize.TIME), NOW))
+
+    assert found.workers == 16
+    assert workers_of(found) == {"spot": 8, "demand": 8}
+
+
+def test_a_deadline_and_a_budget_both_hold() -> None:
+    question = ask(SPOT, DEMAND, due=in_hours(0.5), budget_left_usd=Decimal(8))
+
+    found = planned(plan(question, NOW))
+
+    assert found.predicted.finish_late <= in_hours(0.5)
+    assert found.predicted.cost_high_usd <= 8
+
+
+def test_what_is_spent_is_part_of_the_predicted_cost() -> None:
+    question = ask(DEMAND)
+
+    fresh = planned(plan(question, NOW)).predicted
+    later = planned(plan(replace(question, spent_usd=Decimal("5.00")), NOW)).predicted
+
+    assert later.cost_usd == fresh.cost_usd + 5
+    assert later.cost_high_usd == fresh.cost_high_usd + 5
+
+
+def test_what_runs_beside_the_workers_makes_larger_fleets_pay() -> None:
+    alone = planned(plan(ask(DEMAND, speed=speed_of(efficiency=(1.0, 0.95, 0.9, 0.85))), NOW))
+    beside = planned(
+        plan(
+            ask(
+                DEMAND,
+                speed=speed_of(efficiency=(1.0, 0.95, 0.9, 0.85)),
+                fixed_usd_per_hour=Decimal(3),
+            ),
+            NOW,
+        )
+    )
+
+    assert alone.workers == 1
+    assert beside.workers > 1
+
+
+# ------------------------------------------------------------------------- what limits a plan
+
+
+def test_only_legal_sizes_are_planned() -> None:
+    found = planned(
+        plan(ask(DEMAND, sizes=(4, 8), speed=speed_of(efficiency=SHRINKING), due=in_hours(2)), NOW)
+    )
+
+    assert found.workers == 4
+
+
+def test_whole_nodes_are_paid_for() -> None:
+    # three workers need two nodes of two; one node of four costs less
+    pairs, fours = pool_of("pairs", 2.0, per_node=2), pool_of("fours", 3.5, per_node=4)
+
+    found = planned(plan(ask(pairs, fours, sizes=(3,)), NOW))
+
+    assert workers_of(found) == {"fours": 3}
+    assert float(found.predicted.cost_usd) == pytest.approx(3.5 * 3000 / 3600, abs=0.01)
+
+
+def test_the_floor_is_on_demand() -> None:
+    found = planned(plan(ask(SPOT, DEMAND, on_demand_floor=2, sizes=(4,)), NOW))
+
+    assert workers_of(found) == {"demand": 2, "spot": 2}
+    assert found.on_demand_floor == 2
+
+
+def test_the_floor_counts_workers_not_nodes() -> None:
+    spot, demand = pool_of("s", 2.0, per_node=4, spot=True), pool_of("d", 6.0, per_node=4)
+
+    found = planned(plan(ask(spot, demand, on_demand_floor=1, sizes=(8,)), NOW))
+
+    assert workers_of(found) == {"d": 4, "s": 4}
+
+
+def test_nodes_that_are_not_free_are_not_planned() -> None:
+    found = planned(plan(ask(replace(SPOT, free=1), DEMAND, sizes=(3,)), NOW))
+
+    assert workers_of(found) == {"spot": 1, "demand": 2}
+
+
+def test_shares_of_the_batch_follow_the_pace() -> None:
+    found = planned(
+        plan(ask(SLOW, pool_of("v", 3.0, nodes=1), sizes=(2,), minimize=Minimize.TIME), NOW)
+    )
+
+    shares = {share.pool: share.batch_share for share in found.shares}
+    assert shares == {"v": pytest.approx(400 / 460), "slow": pytest.approx(60 / 460)}
+
+
+# ------------------------------------------------------------------------- servers
+
+
+def test_servers_are_counted_with_the_workers() -> None:
+    question = ask(
+        DEMAND,
+        uses_servers=True,
+        servers=(1, 8),
+        server_usd_per_hour=Decimal("0.10"),
+        speed=speed_of(server_samples_per_s=900.0),
+        due=in_hours(0.7),
+        fixed_usd_per_hour=Decimal("0.01"),
+    )
+
+    found = planned(plan(replace(question, servers=(1, 2)), NOW))
+    free = planned(plan(question, NOW))
+
+    # of the four servers that eight V100 fill, two let four V100 through; more workers cost only
+    assert (found.workers, found.servers) == (4, 2)
+    assert (free.workers, free.servers) == (8, 4)
+
+
+def test_no_server_is_added_that_does_not_pay() -> None:
+    question = ask(
+        DEMAND,
+        uses_servers=True,
+        servers=(1, 8),
+        server_usd_per_hour=Decimal("0.10"),
+        speed=speed_of(server_samples_per_s=9000.0),
+    )
+
+    assert planned(plan(question, NOW)).servers == 1
+
+
+def test_a_fixed_number_of_servers_is_kept() -> None:
+    question = ask(DEMAND, uses_servers=True, servers=(3, 3))
+
+    assert planned(plan(question, NOW)).servers == 3
+
+
+# ------------------------------------------------------------------------- risk
+
+
+def test_a_spot_pool_that_hardly_lives_is_worth_less_than_its_discount() -> None:
+    short = pool_of("spot", 1.0, spot=True, life=living(0.05))
+    question = ask(short, DEMAND, overheads=START, sizes=(4,))
+
+    assert set(workers_of(planned(plan(question, NOW)))) == {"demand"}
+    longer = replace(question, pools=(SPOT, DEMAND))
+    assert set(workers_of(planned(plan(longer, NOW)))) == {"spot"}
+
+
+def test_the_interval_follows_losses_and_the_cost_of_a_save() -> None:
+    often = ask(pool_of("s", 1.0, spot=True, life=living(1.0)), overheads=START)
+    rarely = ask(pool_of("s", 1.0, spot=True, life=living(24.0)), overheads=START)
+
+    # Young: the root of 2 x 2 s x 3,600 s is 120 s
+    seconds = planned(plan(often, NOW)).checkpoint_interval.total_seconds()
+    assert seconds == pytest.approx(120, rel=0.05)
+    assert planned(plan(rarely, NOW)).checkpoint_interval.total_seconds() > 4 * seconds
+
+
+def test_a_fixed_interval_is_kept() -> None:
+    question = ask(SPOT, overheads=START, checkpoint_interval=timedelta(seconds=77))
+
+    assert planned(plan(question, NOW)).checkpoint_interval == timedelta(seconds=77)
+
+
+def test_an_interval_is_never_below_a_second() -> None:
+    assert planned(plan(ask(SPOT), NOW)).checkpoint_interval == timedelta(seconds=1)
+
+
+def test_an_uncertain_speed_makes_the_plan_larger_and_the_interval_wide() -> None:
+    known = speed_of(efficiency=SHRINKING)
+    guess = speed_of(efficiency=SHRINKING, spread=1.5)
+    sure = planned(plan(ask(DEMAND, speed=known, due=in_hours(1)), NOW))
+    unsure = planned(plan(ask(DEMAND, speed=guess, due=in_hours(1)), NOW))
+
+    assert unsure.workers > sure.workers
+    late = unsure.predicted.finish_late - NOW
+    assert late > 1.2 * (unsure.predicted.finish - NOW)
+    assert unsure.predicted.deadline_probability is not None
+    assert unsure.predicted.deadline_probability >= 0.9
+
+
+def test_a_goal_that_is_met_as_expected_only_is_planned_as_fast_as_can_be() -> None:
+    # eight V100 take 18.75 min; nine of ten times they take 25.7 min with this speed
+    question = ask(DEMAND, speed=speed_of(spread=1.5), due=NOW + timedelta(minutes=20))
+
+    found = planned(plan(question, NOW))
+
+    assert found.workers == 8
+    assert found.predicted.deadline_probability is not None
+    assert 0.5 < found.predicted.deadline_probability < 0.9
+    assert "no fleet makes that safer" in found.reason
+
+
+def test_starts_count_in_time_and_money() -> None:
+    quick = planned(plan(ask(DEMAND, sizes=(4,)), NOW)).predicted
+    slow = planned(plan(ask(DEMAND, sizes=(4,), overheads=START), NOW)).predicted
+
+    assert (slow.finish - quick.finish).total_seconds() == pytest.approx(300, abs=5)
+    assert float(slow.cost_usd - quick.cost_usd) == pytest.approx(12 * 300 / 3600, abs=0.02)
+
+
+def test_pools_that_start_too_late_for_the_deadline_are_left() -> None:
+    late = Overheads(start_s=60.0, save_s=0.0, restore_s=0.0, reform_s=0.0)
+    hour = planned(plan(ask(DEMAND, sizes=(8,), overheads=late), NOW))
+    assert hour.predicted.finish < in_hours(0.5)
+
+    slow = pool_of("cheap", 1.0, start_up=Duration(value=3000.0, low=2900, high=3100, beyond=False))
+    question = ask(slow, DEMAND, overheads=late, due=in_hours(0.75))
+
+    assert set(workers_of(planned(plan(question, NOW)))) == {"demand"}
+
+
+# ------------------------------------------------------------------------- what is told
+
+
+def test_the_reason_says_what_how_much_and_by_when() -> None:
+    found = planned(plan(ask(SPOT, DEMAND, due=in_hours(10)), NOW))
+
+    assert "on spot" in found.reason
+    assert "USD" in found.reason
+    assert "the deadline in 10 h is met with" in found.reason
+    assert "\n" not in found.reason
+
+
+def test_alternatives_are_distinct_and_say_why_they_lost() -> None:
+    found = planned(plan(ask(SPOT, DEMAND, SLOW, due=in_hours(4)), NOW))
+
+    fleets = [tuple((share.pool, share.replicas) for share in one.shares)
+              for one in (found, *found.alternatives)]  # fmt: skip
+    assert 2 <= len(found.alternatives) <= MOST_ALTERNATIVES
+    assert len(set(fleets)) == len(fleets)
+    assert all(any(letter.isdigit() for letter in one.why) for one in found.alternatives)
+    assert any(one.why.startswith("all on demand") for one in found.alternatives)
+
+
+def test_what_is_not_known_is_among_the_assumptions() -> None:
+    odd = pool_of("odd", 1.0, gpu="X900")
+
+    found = planned(plan(ask(DEMAND, odd, speed=speed_of(notes=("a guess",))), NOW))
+
+    assert found.assumptions[0] == "a guess"
+    assert "X900" in found.assumptions[1]
+    assert "A100, K80, T4, V100" in found.assumptions[1]
+
+
+# ------------------------------------------------------------------------- stability
+
+
+def test_the_plan_that_runs_is_kept() -> None:
+    question = ask(SPOT, DEMAND, overheads=START, due=in_hours(4))
+    first = planned(plan(question, NOW))
+
+    again = planned(plan(replace(question, running=Running(workers=workers_of(first))), NOW))
+
+    assert workers_of(again) == workers_of(first)
+    assert again.reason.startswith("keep")
+
+
+def test_a_small_saving_is_not_worth_a_change() -> None:
+    cheaper = pool_of("cheaper", 2.9)
+    quick = replace(START, start_s=10.0)
+    question = ask(
+        DEMAND, cheaper, overheads=quick, sizes=(4,), running=Running(workers={"demand": 4})
+    )
+
+    found = planned(plan(question, NOW))
+
+    assert workers_of(found) == {"demand": 4}
+    assert "less than the 5% that a change must" in found.reason
+
+
+def test_a_large_saving_is() -> None:
+    question = ask(
+        SPOT, DEMAND, overheads=START, sizes=(4,), running=Running(workers={"demand": 4})
+    )
+
+    assert workers_of(planned(plan(question, NOW))) == {"spot": 4}
+
+
+def test_a_large_saving_on_little_work_is_not() -> None:
+    question = ask(
+        SPOT,
+        DEMAND,
+        overheads=START,
+        sizes=(4,),
+        steps_left=100,
+        running=Running(workers={"demand": 4}),
+    )
+
+    assert workers_of(planned(plan(question, NOW))) == {"demand": 4}
+
+
+def test_six_changes_in_an_hour_are_enough() -> None:
+    changes = tuple(NOW - timedelta(minutes=8 * k) for k in range(1, 7))
+    question = ask(
+        SPOT,
+        DEMAND,
+        overheads=START,
+        sizes=(4,),
+        running=Running(workers={"demand": 4}, changes=changes),
+    )
+
+    kept = planned(plan(question, NOW))
+    later = planned(plan(question, NOW + timedelta(minutes=30)))
+
+    assert workers_of(kept) == {"demand": 4}
+    assert "6 is the limit" in kept.reason
+    assert workers_of(later) == {"spot": 4}
+
+
+def test_more_changes_are_made_where_the_goal_would_be_missed() -> None:
+    changes = tuple(NOW - timedelta(minutes=k) for k in range(1, 9))
+    question = ask(
+        SPOT,
+        DEMAND,
+        sizes=(1, 8),
+        due=in_hours(0.6),
+        running=Running(workers={"spot": 1}, changes=changes),
+    )
+
+    assert planned(plan(question, NOW)).workers == 8
+
+
+def test_what_can_no_longer_run_is_replaced() -> None:
+    gone = replace(SPOT, free=0)
+    question = ask(gone, DEMAND, sizes=(2,), running=Running(workers={"spot": 2}))
+
+    assert workers_of(planned(plan(question, NOW))) == {"demand": 2}
+
+
+# ------------------------------------------------------------------------- no plan
+
+
+def test_an_impossible_deadline_names_the_nearest_one_that_works() -> None:
+    question = ask(SPOT, DEMAND, overheads=START, due=NOW + timedelta(minutes=9))
+
+    found = refused(plan(question, NOW))
+
+    assert found.nearest_deadline is not None
+    assert found.nearest_budget_usd is None
+    assert found.nearest_deadline.strftime("%H:%M:%S") in found.reason
+    assert planned(plan(replace(question, due=found.nearest_deadline), NOW))
+    a_little_less = found.nearest_deadline - timedelta(seconds=5)
+    assert refused(plan(replace(question, due=a_little_less), NOW))
+
+
+def test_a_deadline_that_is_past_says_so() -> None:
+    found = refused(plan(ask(DEMAND, due=in_hours(-1)), NOW))
+
+    assert "which is past" in found.reason
+    assert found.nearest_deadline is not None
+    assert found.nearest_deadline > NOW
+
+
+def test_a_budget_that_is_too_small_names_the_least() -> None:
+    question = ask(DEMAND, due=in_hours(4), budget_left_usd=Decimal(5), spent_usd=Decimal("1.00"))
+
+    found = refused(plan(question, NOW))
+
+    assert found.nearest_deadline is None
+    assert found.nearest_budget_usd is not None
+    assert str(found.nearest_budget_usd) in found.reason
+    left = found.nearest_budget_usd - 1
+    assert float(left) == pytest.approx(7.5, abs=0.03)
+    assert planned(plan(replace(question, budget_left_usd=left), NOW))
+
+
+def test_where_either_would_do_both_are_named() -> None:
+    few = pool_of("spot", 1.0, spot=True, nodes=2)
+    question = ask(few, DEMAND, due=in_hours(0.4), budget_left_usd=Decimal(4))
+
+    found = refused(plan(question, NOW))
+
+    assert found.nearest_deadline is not None
+    assert found.nearest_budget_usd is not None
+    assert planned(plan(replace(question, due=found.nearest_deadline), NOW))
+    assert planned(plan(replace(question, budget_left_usd=found.nearest_budget_usd), NOW))
+
+
+def test_where_both_are_needed_that_is_said() -> None:
+    question = ask(DEMAND, due=NOW + timedelta(minutes=5), budget_left_usd=Decimal(1))
+
+    found = refused(plan(question, NOW))
+
+    assert "both are needed" in found.reason
+    both = replace(question, due=found.nearest_deadline, budget_left_usd=found.nearest_budget_usd)
+    assert planned(plan(both, NOW))
+
+
+NEVER = Survival(unit_s=10.0, alive=np.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        pytest.param(ask(), "no CapacityPool", id="no pools"),
+        pytest.param(ask(pool_of("free", 0)), "one above 0 is right", id="zero price"),
+        pytest.param(ask(DEMAND, sizes=(12,)), "8 or fewer would work", id="above every limit"),
+        pytest.param(ask(DEMAND, sizes=()), "leave none", id="no legal size"),
+        pytest.param(ask(pool_of("x", 1.0, gpu="X9")), "known are: A100, K80", id="unknown GPU"),
+        pytest.param(
+            ask(pool_of("s", 1.0, spot=True, life=NEVER), overheads=START),
+            "training is loaded and saved once",
+            id="never lives",
+        ),
+        pytest.param(
+            ask(SPOT, on_demand_floor=1), "carry 0 workers, so 0 or fewer", id="no on-demand"
+        ),
+        pytest.param(ask(DEMAND, on_demand_floor=20), "16 is the largest", id="floor above sizes"),
+        pytest.param(ask(DEMAND, steps_left=0), "must be at least 1", id="no work"),
+        pytest.param(ask(DEMAND, gpus_per_worker=2), "a node has 1", id="too few GPUs"),
+        pytest.param(ask(replace(DEMAND, free=0)), "no node can be had now", id="nothing free"),
+        pytest.param(
+            ask(pool_of("p", 4.0, per_node=4, nodes=1), sizes=(5, 6)), "4 or fewer", id="sizes"
+        ),
+        pytest.param(
+            ask(DEMAND, uses_servers=True, servers=(3, 1)), "servers from 3 to 1", id="servers"
+        ),
+    ],
+)
+def test_bad_input_is_named_with_what_would_work(question: Inputs, says: str) -> None:
+    found = refused(plan(question, NOW))
+
+    assert says in found.reason
+
+
+def test_a_bad_pool_is_left_out_where_another_will_do() -> None:
+    never = pool_of("s", 1.0, spot=True, life=NEVER)
+
+    found = planned(plan(ask(never, pool_of("free", 0), DEMAND, overheads=START), NOW))
+
+    assert set(workers_of(found)) == {"demand"}
+    assert len(found.assumptions) == 2
