@@ -38,6 +38,7 @@ from ebbtide.controller.workers import Workers
 from ebbtide.core.values.job import JobKey
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.status import JobStatus
+from ebbtide.data.knowledge import embedded_knowledge
 from ebbtide.manifests.options import Options
 
 RESYNC_SECONDS: Final = 300.0
@@ -151,9 +152,11 @@ class App:
     async def _lead(self, cluster: LiveCluster) -> None:
         await cluster.synced()
         await self._prime_until_done(cluster)
+        settings = self._configuration.settings
         reconciler = Reconciler(
             cluster,
-            settings=self._configuration.settings,
+            settings=settings,
+            knowledge=await asyncio.to_thread(embedded_knowledge, start=settings.start),
             clock=clock.now,
             seen=self._saw,
         )

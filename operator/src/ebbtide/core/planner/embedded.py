@@ -1,0 +1,103 @@
+"""Knowledge from fitted models: those that ship with the package, or the user's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from ebbtide.core.models import checkpoint
+from ebbtide.core.models.lifetime.model import Lifetimes
+from ebbtide.core.models.stored import Model
+from ebbtide.core.models.survival import Survival
+from ebbtide.core.models.table import ABSENT, Table
+from ebbtide.core.planner.inputs import Overheads
+from ebbtide.core.planner.knowledge import Workload
+from ebbtide.core.planner.rank_times import Chip, Knowing
+from ebbtide.core.planner.speed import Speed
+from ebbtide.core.planner.speeds import Layout, build_speed
+from ebbtide.core.values.pool import Market, Pool
+from ebbtide.core.values.workload import Profile
+
+LIFE_UNIT_S: Final = 300.0
+LIFE_UNTIL_S: Final = 48 * 3600.0
+UNKNOWN_SAVE_S: Final = 1.0
+"""Where nothing tells how large a checkpoint is: most of it is written beside the training."""
+REFORM_S: Final = 1.0
+"""Members find together again in tens of milliseconds; what they redo is part of a step."""
+ADAM_COPIES: Final = 3.0
+"""Parameters and two moments, four bytes each."""
+BYTES: Final = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """Answers for one job after another; holds nothing of any."""
+
+    lifetimes: Lifetimes
+    models: Knowing = field(default_factory=Knowing)
+    """What is known whatever the workload: GPU types and fitted models."""
+    checkpoint: Model | None = None
+    start_s: float = 180.0
+    """From the request of a node to a worker that trains."""
+
+    def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
+        """Return how fast workers of each GPU type are."""
+        job = workload.job
+        knowing = replace(
+            self.models,
+            workload=job.workload,
+            profile=workload.profile,
+        )
+        layout = Layout(
+            global_batch=job.global_batch_size,
+            sizes=job.sizes(),
+            ranks_per_worker=job.processes_per_worker,
+            workers_per_node=min(
+                (pool.workers_per_node(job.gpus_per_worker) for pool in pools), default=1
+            ),
+        )
+        types = tuple(dict.fromkeys(pool.gpu_type for pool in pools))
+        return build_speed(knowing, layout, types, measured=workload.measured)
+
+    def life(self, pool: Pool, now: datetime) -> Survival | None:
+        """Return the law of life of a new node; None where nodes are not taken away."""
+        if pool.market is Market.ON_DEMAND:
+            return None
+        asked = Table.of(
+            pool=[pool.name],
+            zone=[pool.zone or ABSENT],
+            gpu=[pool.gpu_type or ABSENT],
+            start_hour=[now.hour + now.minute / 60],
+        )
+        found = self.lifetimes.laws_of(asked, unit_s=LIFE_UNIT_S, until_s=LIFE_UNTIL_S)
+        return found[0]
+
+    def overheads(self, workload: Workload) -> Overheads:
+        """Return what starts, saves and changes take."""
+        save_s = self._save_seconds(workload.profile)
+        return Overheads(start_s=self.start_s, save_s=save_s, restore_s=save_s, reform_s=REFORM_S)
+
+    def _save_seconds(self, profile: Profile | None) -> float:
+        size = _checkpoint_bytes(profile)
+        if self.checkpoint is None or size is None:
+            return UNKNOWN_SAVE_S
+        tensors = ABSENT if profile is None or not profile.tensors else profile.tensors
+        asked = Table.of(
+            workload=["?"],
+            size_mb=[max(size / checkpoint.MEGABYTE, checkpoint.SIZE.least * 2)],
+            tensors=[tensors],
+        )
+        return float(checkpoint.KIND.ask(self.checkpoint, asked).value[0])
+
+
+def chips_of(flops: Mapping[str, float], nic_gbps: Mapping[str, float]) -> dict[str, Chip]:
+    """Join what data sheets and price lists say of GPU types."""
+    return {name: Chip(flops=value, nic_gbps=nic_gbps.get(name)) for name, value in flops.items()}
+
+
+def _checkpoint_bytes(profile: Profile | None) -> float | None:
+    if profile is None:
+        return None
+    if profile.checkpoint_bytes:
+        return profile.checkpoint_bytes
+    return profile.parameters * BYTES * ADAM_COPIES if profile.parameters else None
