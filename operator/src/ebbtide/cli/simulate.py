@@ -1,18 +1,22 @@
-"""`ebbtide simulate`: replay policies over a trace of availability."""
+"""`ebbtide simulate`: replay policies over a trace of capacity that comes and goes."""
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ebbtide.cli.fit import complaints
-from ebbtide.cli.tables import lay_out, read_tables, use_one_thread
+from ebbtide.cli.plots import Timeline, check_picture, draw
+from ebbtide.cli.simulate_trace import DEFAULTS, SPOT_USD_H, Trace, read_trace
+from ebbtide.cli.tables import lay_out, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.planner.policies.history import History
     from ebbtide.core.planner.policies.moment import Terms
+    from ebbtide.core.simulator.replay import Tick
 
 POLICIES: Final = (
     "greedy",
@@ -48,16 +52,61 @@ def _from_zero(_: click.Context, param: click.Parameter, value: float | None) ->
 class _Task:
     """What is replayed: jobs that begin at `starts`, over one set of zones."""
 
-    history: "History"
+    trace: Trace
     terms: "Terms"
     starts: tuple[int, ...]
     fit_rows: int
 
+    @property
+    def whole(self) -> "History":
+        """All zones of the trace."""
+        return self.trace.history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Picture:
+    """The picture of one job that is asked for."""
+
+    path: Path
+    job: int
+    """Its number from 0."""
+    logs: dict[str, list["Tick"]] = field(default_factory=dict)
+
 
 @click.command()
 @click.option(
-    "--availability", "file", required=True, metavar="FILE",
+    "--availability", metavar="FILE",
     help="CSV: `seconds`, then one column per zone with the nodes that can be had (0: none).",
+)  # fmt: skip
+@click.option(
+    "--events", metavar="FILE",
+    help="Instead: CSV `seconds,event,node` of nodes that come and go: add, remove, notice.",
+)  # fmt: skip
+@click.option(
+    "--lifetimes", metavar="FILE",
+    help="Instead: lives of nodes, as `ebbtide fit lifetime` reads them; a trace is drawn.",
+)  # fmt: skip
+@click.option(
+    "--prices", metavar="FILE", help="CSV `seconds,zone,price` of spot, USD/h, over time."
+)
+@click.option(
+    "--nodes", type=click.IntRange(1, 1_000_000), default=1, show_default=True,
+    help="How many a job needs, all at once; prices are of one.",
+)  # fmt: skip
+@click.option(
+    "--tick-seconds", type=float, callback=_above_zero,
+    help="Time between two decisions over events and lives. "
+    f"[default: {DEFAULTS['tick_seconds']:g}]",
+)  # fmt: skip
+@click.option(
+    "--trace-days", type=float, callback=_above_zero,
+    help="Length of the trace that is drawn from lives. "
+    f"[default: {DEFAULTS['trace_days']:g}]",
+)  # fmt: skip
+@click.option(
+    "--outage-hours", type=float, callback=_above_zero,
+    help="Mean time without capacity after a revocation, which lives do not tell. "
+    f"[default: {DEFAULTS['outage_hours']:g}]",
 )  # fmt: skip
 @click.option(
     "--policy", "policies", required=True, metavar="NAME[,NAME...]",
@@ -85,9 +134,7 @@ class _Task:
     "--spot-price",
     type=float,
     callback=_above_zero,
-    default=0.918,
-    show_default=True,
-    help="USD/h.",
+    help=f"USD/h; beside --prices, where that file says nothing. [default: {SPOT_USD_H}]",
 )
 @click.option(
     "--on-demand-price",
@@ -107,9 +154,13 @@ class _Task:
     "--fit-fraction", type=click.FloatRange(0, 1, max_open=True), default=0.4, show_default=True,
     help="The first part of the rows is for fitting; starts are drawn from the rest.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Of the starts.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Of all that is drawn.")
 @click.option(
     "--zones", metavar="SETS", help='Sets of columns, as "a,b;c". [default: all, one set]'
+)
+@click.option("--plot", metavar="FILE", help="A picture of one job: FILE.png or FILE.svg.")
+@click.option(
+    "--plot-job", type=click.IntRange(1), help="Which of the starts, from 1. [default: 1]"
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
 def simulate(**given: Any) -> None:
@@ -124,19 +175,24 @@ def simulate(**given: Any) -> None:
     use_one_thread()
     names = _names(given["policies"])
     _check(given)
-    with complaints(given["file"]):
-        from ebbtide.core.simulator.availability import read_history, zone_sets
-
-        whole = read_history(read_tables([given["file"]]))
-        every = tuple(range(len(whole.zones)))
-        sets = zone_sets(given["zones"], whole.zones) if given["zones"] is not None else [every]
-    task = _task(whole, given)
+    picture = _picture(given)
+    trace = read_trace(given)
+    whole = trace.history
+    sets = _zone_sets(given["zones"], whole.zones)
+    task = _task(trace, given)
+    if picture is not None and picture.job >= len(task.starts):
+        raise click.BadParameter(
+            f"{picture.job + 1}: there are {len(task.starts)} jobs", param_hint="--plot-job"
+        )
     found = []
-    for zones in sets:
-        for entry in _replay(task, zones, names):
+    for number, zones in enumerate(sets):
+        # The picture is of the first set.
+        for entry in _replay(task, zones, names, picture if number == 0 else None):
             # A set is named only where there was a choice: else the fields are as promised.
             named = {"zones": [whole.zones[zone] for zone in zones]} if given["zones"] else {}
             found.append(entry | named)
+    if picture is not None:
+        _draw(picture, task, sets[0])
     click.echo(_FORMATS[given["output"]](found))
 
 
@@ -172,16 +228,45 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("--starts and --start-hours exclude each other: give one")
 
 
-def _task(whole: "History", given: dict[str, Any]) -> _Task:
+def _picture(given: dict[str, Any]) -> _Picture | None:
+    if given["plot"] is None:
+        if given["plot_job"] is not None:
+            raise click.UsageError("--plot-job chooses a job for --plot, which is not given")
+        return None
+    return _Picture(path=check_picture(given["plot"]), job=(given["plot_job"] or 1) - 1)
+
+
+def _draw(picture: _Picture, task: _Task, zones: tuple[int, ...]) -> None:
+    timeline = Timeline(
+        history=task.whole.take(zones),
+        terms=task.terms,
+        start=task.starts[picture.job],
+        logs=picture.logs,
+    )
+    draw(timeline, picture.path)
+
+
+def _zone_sets(text: str | None, zones: tuple[str, ...]) -> list[tuple[int, ...]]:
+    if text is None:
+        return [tuple(range(len(zones)))]
+    from ebbtide.core.simulator.availability import zone_sets
+
+    with complaints("--zones"):
+        return zone_sets(text, zones)
+
+
+def _task(trace: Trace, given: dict[str, Any]) -> _Task:
     from ebbtide.core.planner.policies.moment import Terms
 
+    whole, nodes = trace.history, given["nodes"]
+    spot = SPOT_USD_H if given["spot_price"] is None else given["spot_price"]
     terms = Terms(
         work_s=given["work_hours"] * HOUR_S,
         deadline_s=given["deadline_hours"] * HOUR_S,
         changeover_s=given["changeover_hours"] * HOUR_S,
         worst_changeover_s=given["worst_changeover_hours"] * HOUR_S,
-        spot_usd_per_s=given["spot_price"] / HOUR_S,
-        on_demand_usd_per_s=given["on_demand_price"] / HOUR_S,
+        spot_usd_per_s=nodes * spot / HOUR_S,
+        on_demand_usd_per_s=nodes * given["on_demand_price"] / HOUR_S,
         tick_s=whole.tick_s,
     )
     import math
@@ -193,7 +278,7 @@ def _task(whole: "History", given: dict[str, Any]) -> _Task:
         starts = _listed(given["start_hours"], whole, last=last)
     else:
         starts = _drawn(given["starts"] or 100, given["seed"], first=fit_rows, last=last)
-    return _Task(history=whole, terms=terms, starts=starts, fit_rows=fit_rows)
+    return _Task(trace=trace, terms=terms, starts=starts, fit_rows=fit_rows)
 
 
 def _listed(text: str, whole: "History", *, last: int) -> tuple[int, ...]:
@@ -230,35 +315,44 @@ def _drawn(number: int, seed: int, *, first: int, last: int) -> tuple[int, ...]:
     return tuple(chance.integers(first, last + 1, size=number).tolist())
 
 
-def _replay(task: _Task, zones: tuple[int, ...], names: list[str]) -> list[dict[str, Any]]:
-    from ebbtide.core.planner.policies.history import History
+def _replay(
+    task: _Task, zones: tuple[int, ...], names: list[str], picture: _Picture | None
+) -> list[dict[str, Any]]:
     from ebbtide.core.simulator import fleet, omniscient
     from ebbtide.core.simulator.summary import Job, summarise
 
-    history = task.history.take(zones)
+    history = task.whole.take(zones)
+    prices = tuple(task.trace.prices[zone] for zone in zones if task.trace.prices)
     known: dict[int, float] = {}
     for start in set(task.starts):
-        known[start] = omniscient.least_cost(history.up, task.terms, start=start)
+        known[start] = omniscient.least_cost(history.up, task.terms, start=start, prices=prices)
     jobs = [Job(terms=task.terms, start=start, least_usd=known[start]) for start in task.starts]
-    others = [zone for zone in range(len(task.history.zones)) if zone not in zones]
-    pool = []
-    if others and task.fit_rows:
-        past = task.history.take(others)
-        pool = [
-            History(
-                zones=past.zones,
-                up=past.up[: task.fit_rows],
-                tick_s=past.tick_s,
-                start_s=past.start_s,
-            )
-        ]
+    arrivals = [(job.terms, job.start) for job in jobs]
+    pool = _pool(task, [zone for zone in range(len(task.whole.zones)) if zone not in zones])
     found = []
     for name in names:
-        outcomes = fleet.run(
-            name, [(job.terms, job.start) for job in jobs], history, fleet.World(pool=pool)
-        )
+        logs = {} if picture is None else {picture.job: picture.logs.setdefault(name, [])}
+        world = fleet.World(pool=pool, prices=prices, logs=logs)
+        outcomes = fleet.run(name, arrivals, history, world)
         found.append({"policy": name} | asdict(summarise(jobs, outcomes)))
     return found
+
+
+def _pool(task: _Task, others: list[int]) -> list["History"]:
+    """Return the past of zones that are not replayed."""
+    from ebbtide.core.planner.policies.history import History
+
+    if not (others and task.fit_rows):
+        return []
+    past = task.whole.take(others)
+    return [
+        History(
+            zones=past.zones,
+            up=past.up[: task.fit_rows],
+            tick_s=past.tick_s,
+            start_s=past.start_s,
+        )
+    ]
 
 
 def _json(entries: list[dict[str, Any]]) -> str:

@@ -14,22 +14,23 @@ TOLERANCE: Final = 0.1
 """By which part of a tick probes may be late; beyond that a row is missing or stands twice."""
 
 
-def read_history(table: Table) -> History:
+def read_history(table: Table, *, nodes: int = 1) -> History:
     """
     Read zones from a table with a column `seconds` and one of nodes for each zone.
 
-    Times are since any midnight UTC and on a grid. Raises DataError.
+    A zone is up where a job's number of nodes can be had. Times are since any midnight UTC and on
+    a grid. Raises DataError.
     """
     zones = tuple(name for name in table.cells if name != SECONDS.name)
     seconds = table.numbers(SECONDS)
     if not zones:
         raise DataError("there is no zone: one column of nodes for each is needed beside seconds")
     tick_s = _tick(table, seconds)
-    nodes = [
+    counts = [
         table.numbers(Column(name=zone, unit="", open_below=False, whole=True)) for zone in zones
     ]
     return History(
-        zones=zones, up=np.column_stack(nodes) > 0, tick_s=tick_s, start_s=float(seconds[0])
+        zones=zones, up=np.column_stack(counts) >= nodes, tick_s=tick_s, start_s=float(seconds[0])
     )
 
 
