@@ -83,7 +83,11 @@ def make_digits_job(
     container: Json | None = None,
     **spec: Any,
 ) -> Json:
-    """Return the example's manifest: smaller, and with the script's options."""
+    """
+    Return the example's manifest: smaller, and with the script's options.
+
+    All of `workers` run, unless another planMode leaves their number to the planner.
+    """
     documents = list(yaml.safe_load_all((ROOT / "examples/digits/job.yaml").read_text()))
     job: Json = copy.deepcopy(documents[-1])
     job["metadata"]["name"] = name
@@ -94,7 +98,10 @@ def make_digits_job(
     trainer["resources"]["requests"] = {"cpu": "100m"}
     trainer.update(container or {})
     job["spec"]["work"]["steps"] = steps
+    job["spec"]["planMode"] = "Manual"
     job["spec"]["elasticPolicy"] = {"minReplicas": workers[0], "maxReplicas": workers[1]}
+    if spec.get("planMode", "Manual") == "Manual":
+        job["spec"]["elasticPolicy"]["replicas"] = workers[1]
     job["spec"]["checkpoint"]["interval"] = 2
     del job["spec"]["capacity"]["pools"]
     job["spec"].update(spec)

@@ -10,6 +10,7 @@ import pytest
 
 from ebbtide.api.kinds import KINDS
 from ebbtide.api.render import render_crd
+from support.kubectl import Kubectl
 from world.api import Api, ApiError
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ async def api(server: Api, namespace: str) -> AsyncIterator[Api]:
     await create(server, accounts, {"metadata": {"name": "default"}})
     yield server
     await server.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+def kubectl(api: Api, kubeconfig: Path, namespace: str) -> Kubectl:
+    """What users have, in the namespace of the test."""
+    del api  # makes the namespace
+    return Kubectl(kubeconfig, namespace)
 
 
 @pytest.fixture

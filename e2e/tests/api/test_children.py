@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,14 +24,12 @@ from ebbtide.manifests import (
 from ebbtide.wire.messages import WorkSpec
 from support.builders import make_pool
 from support.manifests import container, job_manifest, template
+from support.plans import PLAN
 from world.api import MERGE, ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
+    from support.kubectl import Kubectl
     from world.api import Api
-
-    Kubectl = Callable[..., Coroutine[None, None, str]]
 
 OPTIONS = Options(coordinator_image="registry.example/ebbtide:1")
 WORK = WorkSpec(job="team/digits", steps=600, global_batch_size=64, min_replicas=2, desired=4)
@@ -57,26 +53,6 @@ async def job(api: Api, jobs: str) -> Job:
     job = parse_job(await api.request("POST", jobs, manifest))
     assert isinstance(job, Job)
     return job
-
-
-@pytest.fixture
-def kubectl(kubeconfig: Path, namespace: str, jobs: str) -> Kubectl:
-    program = Path(sys.executable).with_name("kubectl")
-
-    async def run(*words: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            f"--kubeconfig={kubeconfig}",
-            f"--namespace={namespace}",
-            *words,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
-        return out.decode()
-
-    return run
 
 
 async def dry_run(api: Api, job: Job, kind: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -148,6 +124,7 @@ async def test_kubectl_get_shows_the_columns(
         state="Running",
         display=Display(ready="4/4", gpu="4x V100", spot="3/4", progress="42%"),
         counters=Counters(revocations=7, restarts=2),
+        plan=PLAN,
     )
     body = {"status": render_status(status)}
     await api.request("PATCH", f"{jobs}/digits/status", body, content_type=MERGE)
@@ -156,11 +133,11 @@ async def test_kubectl_get_shows_the_columns(
 
     assert header.split() == [
         *("NAME", "STATE", "READY", "GPU", "SPOT", "PROGRESS"),
-        *("COST", "RESTARTS", "PREEMPTIONS", "AGE"),
+        *("ETA", "COST", "RESTARTS", "PREEMPTIONS", "AGE"),
     ]
-    assert row.split()[:10] == [
+    assert row.split()[:11] == [
         *("digits", "Running", "4/4", "4x", "V100", "3/4"),
-        *("42%", "0.00", "2", "7"),
+        *("42%", "2030-01-31T18:00:00Z", "0.00", "2", "7"),
     ]
 
 
@@ -192,6 +169,8 @@ async def test_kubectl_wait_sees_the_end(api: Api, jobs: str, job: Job, kubectl:
         ("spec.capacity.onDemandFloor", "always kept on on-demand nodes"),
         ("spec.checkpoint.path", "outlives the pod"),
         ("status.counters", "these only grow"),
+        ("spec.objective.onBudget", "Not acted on yet"),
+        ("status.plan", "what it was chosen over"),
         ("spec.template.spec.containers", "the first one is the trainer"),
     ],
 )

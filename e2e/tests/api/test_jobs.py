@@ -15,6 +15,7 @@ import yaml
 from ebbtide.api.convert import parse_job
 from ebbtide.api.status import parse_status, render_status
 from ebbtide.core.values.job import BrokenJob, Job
+from ebbtide.core.values.plan import Measured
 from ebbtide.core.values.status import (
     Attempts,
     Condition,
@@ -26,14 +27,13 @@ from ebbtide.core.values.status import (
     Progress,
 )
 from support.manifests import (
-    WRONG_JOBS,
-    WRONG_NAMES,
-    Wrong,
     changed,
     job_manifest,
     pool_manifest,
     stored,
 )
+from support.plans import PLAN
+from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES, Wrong
 from world.api import MERGE, ApiError
 
 if TYPE_CHECKING:
@@ -124,12 +124,12 @@ async def test_fields_inside_the_template_are_kept_and_unknown_ones_outside_are_
         job_manifest("inside"),
         {"spec.template.spec.containers.0.livenessProbe": {"periodSeconds": 3}},
     )
-    outside = job_manifest("outside", objective={"budget": "1.00"})
+    outside = job_manifest("outside", topology={"spread": "Zone"})
 
     kept = await api.request("POST", jobs, here(inside), fieldValidation="Strict")
 
     assert kept["spec"]["template"] == inside["spec"]["template"]
-    with pytest.raises(ApiError, match=r'unknown field "spec\.objective"'):
+    with pytest.raises(ApiError, match=r'unknown field "spec\.topology"'):
         await api.request("POST", jobs, here(outside), fieldValidation="Strict")
 
 
@@ -167,6 +167,9 @@ async def test_what_the_work_is_can_change_until_the_job_starts(
         {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 8}},
         {"capacity": {"spot": "Never", "onDemandFloor": 0, "pools": ["a"]}},
         {"checkpoint": {"interval": 5, "retain": 9}},
+        {"objective": {"minimize": "Time", "deadlineSeconds": 3600, "budget": "9.50"}},
+        {"planMode": "DryRun"},
+        {"profile": "resnet50"},
         {"suspend": True},
         {"ttlSecondsAfterFinished": 60},
         {"template": {"spec": {"priorityClassName": "high"}}},
@@ -300,6 +303,7 @@ def full_status() -> JobStatus:
             step=10,
             steps=600,
             steps_per_second=2.5,
+            predicted_steps_per_second=2.75,
             percentage=1,
             estimated_remaining_seconds=236,
             last_checkpoint_step=0,
@@ -309,4 +313,8 @@ def full_status() -> JobStatus:
         cost=Cost(spent_usd=Decimal("1.01"), settled_usd=Decimal("0.123457"), nodes=(charge,)),
         counters=Counters(revocations=1, failures=2, restarts=3, steps_lost=4),
         last_failure=LastFailure(generation=1_000_001, time=exact, message="exit 1"),
+        plan=PLAN,
+        plan_changes=(exact,),
+        plan_basis="4f1c",
+        plan_measured=Measured(workers={"V100": 3}, steps_per_second=2.5),
     )

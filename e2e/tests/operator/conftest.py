@@ -118,7 +118,8 @@ class Bench:
             "metadata": {"name": name},
             "spec": {
                 "work": {"steps": 600, "globalBatchSize": 64},
-                "elasticPolicy": {"minReplicas": 1, "maxReplicas": workers},
+                "planMode": "Manual",
+                "elasticPolicy": {"minReplicas": 1, "maxReplicas": workers, "replicas": workers},
                 "capacity": {"pools": [self.pool], "onDemandFloor": 0, "spot": "Only"},
                 "template": {
                     "spec": {

@@ -12,9 +12,6 @@ from ebbtide.core.values.objective import Minimize, Objective, OnBudget, PlanMod
 from ebbtide.core.values.pool import Market
 from support.manifests import (
     ABSENT,
-    WRONG_JOBS,
-    WRONG_NAMES,
-    Wrong,
     changed,
     container,
     job_manifest,
@@ -22,6 +19,7 @@ from support.manifests import (
     stored,
     template,
 )
+from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES, Wrong
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -1,42 +1,16 @@
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 
 import pytest
 
 from ebbtide.api.job_status import Status
 from ebbtide.api.status import parse_status, render_status
-from ebbtide.core.values.plan import Alternative, Measured, Plan, Predicted, Share
+from ebbtide.core.values.plan import Alternative, Measured, Plan
 from ebbtide.core.values.status import JobStatus, Progress
+from support.plans import MADE, PLAN, PREDICTED, SPOT_SHARE
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-EXACT = NOON + timedelta(milliseconds=250)
-PREDICTED = Predicted(
-    finish=NOON + timedelta(hours=3),
-    finish_late=NOON + timedelta(hours=4),
-    cost_usd=Decimal("10.00"),
-    cost_high_usd=Decimal("12.50"),
-    deadline_probability=0.97,
-    steps_per_second=2.5,
-)
-SPOT = Share(pool="v100-spot", replicas=3, batch_share=0.75)
-ON_DEMAND = Share(pool="v100-ondemand", replicas=1, batch_share=0.25)
-PLAN = Plan(
-    shares=(SPOT, ON_DEMAND),
-    servers=0,
-    spares=1,
-    on_demand_floor=1,
-    checkpoint_interval=timedelta(seconds=90),
-    predicted=PREDICTED,
-    reason="Three spot workers meet the deadline at the least cost.",
-    awaited=(replace(SPOT, replicas=4, batch_share=1.0),),
-    alternatives=(
-        Alternative(shares=(ON_DEMAND,), servers=2, predicted=PREDICTED, why="It costs twice."),
-    ),
-    assumptions=("The speed is the embedded prior's, within 30 %.",),
-    made_at=EXACT,
-)
+LATER = MADE + timedelta(minutes=1)
 
 
 def store(plan: Plan | None, *changes: datetime) -> JobStatus:
@@ -47,14 +21,14 @@ def store(plan: Plan | None, *changes: datetime) -> JobStatus:
 
 
 def test_a_plan_survives_being_stored() -> None:
-    again = store(PLAN, NOON, EXACT)
+    again = store(PLAN, MADE, LATER)
 
     assert again.plan == PLAN
-    assert again.plan_changes == (NOON, EXACT)
+    assert again.plan_changes == (MADE, LATER)
 
 
 def test_a_plan_has_the_names_that_users_read() -> None:
-    assert render_status(JobStatus(plan=PLAN, plan_changes=(EXACT,)))["plan"] == {
+    assert render_status(JobStatus(plan=PLAN, plan_changes=(MADE,)))["plan"] == {
         "pools": [
             {"name": "v100-spot", "replicas": 3, "batchShare": 0.75},
             {"name": "v100-ondemand", "replicas": 1, "batchShare": 0.25},
@@ -64,8 +38,8 @@ def test_a_plan_has_the_names_that_users_read() -> None:
         "onDemandFloor": 1,
         "checkpointIntervalSeconds": 90,
         "predicted": {
-            "finishTime": "2026-01-01T15:00:00Z",
-            "finishTimeLate": "2026-01-01T16:00:00Z",
+            "finishTime": "2030-01-31T18:00:00Z",
+            "finishTimeLate": "2030-01-31T19:00:00Z",
             "costUsd": "10.00",
             "costHighUsd": "12.50",
             "deadlineProbability": 0.97,
@@ -78,8 +52,8 @@ def test_a_plan_has_the_names_that_users_read() -> None:
                 "pools": [{"name": "v100-ondemand", "replicas": 1, "batchShare": 0.25}],
                 "servers": 2,
                 "predicted": {
-                    "finishTime": "2026-01-01T15:00:00Z",
-                    "finishTimeLate": "2026-01-01T16:00:00Z",
+                    "finishTime": "2030-01-31T18:00:00Z",
+                    "finishTimeLate": "2030-01-31T19:00:00Z",
                     "costUsd": "10.00",
                     "costHighUsd": "12.50",
                     "deadlineProbability": 0.97,
@@ -89,8 +63,8 @@ def test_a_plan_has_the_names_that_users_read() -> None:
             }
         ],
         "assumptions": ["The speed is the embedded prior's, within 30 %."],
-        "madeAt": "2026-01-01T12:00:00.250000Z",
-        "changedAt": ["2026-01-01T12:00:00.250000Z"],
+        "madeAt": "2030-01-31T15:00:00.250000Z",
+        "changedAt": ["2030-01-31T15:00:00.250000Z"],
     }
 
 
@@ -101,7 +75,7 @@ def test_without_a_plan_nothing_is_said_of_one() -> None:
 
 def test_when_a_plan_goes_what_it_rests_on_stays() -> None:
     measured = Measured(workers={"V100": 3}, servers=1, steps_per_second=2.5)
-    status = JobStatus(plan_changes=(NOON,), plan_basis="4f1c", plan_measured=measured)
+    status = JobStatus(plan_changes=(MADE,), plan_basis="4f1c", plan_measured=measured)
 
     assert parse_status(json.loads(json.dumps(render_status(status)))) == status
 
@@ -136,7 +110,7 @@ def test_the_interval_is_whole_seconds(interval: timedelta, stored: int) -> None
 
 def test_what_rounding_made_of_a_share_or_a_chance_can_be_stored() -> None:
     odd = replace(PREDICTED, deadline_probability=1.0000001, steps_per_second=float("nan"))
-    plan = replace(PLAN, shares=(replace(SPOT, batch_share=1.0000001),), predicted=odd)
+    plan = replace(PLAN, shares=(replace(SPOT_SHARE, batch_share=1.0000001),), predicted=odd)
 
     again = store(plan).plan
 
@@ -147,13 +121,13 @@ def test_what_rounding_made_of_a_share_or_a_chance_can_be_stored() -> None:
 
 
 def test_a_plan_stays_small_whatever_is_told_of_it() -> None:
-    many = tuple(replace(SPOT, pool=f"{'p' * 60}{i:03}") for i in range(300))
+    many = tuple(replace(SPOT_SHARE, pool=f"{'p' * 60}{i:03}") for i in range(300))
     talk = "x" * 5000
     loser = Alternative(shares=many, servers=0, predicted=PREDICTED, why=talk)
     plan = replace(
         PLAN, shares=many, reason=talk, alternatives=(loser,) * 9, assumptions=(talk,) * 99
     )
-    changes = [NOON + timedelta(seconds=i) for i in range(500)]
+    changes = [MADE + timedelta(seconds=i) for i in range(500)]
 
     again = store(plan, *changes)
 
