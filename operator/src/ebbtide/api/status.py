@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ebbtide.api.fields import Schema, as_decimal
-from ebbtide.api.job_status import AttemptsStatus, ProgressStatus, Status
+from ebbtide.api.job_status import AttemptsStatus, CostStatus, ProgressStatus, Status
 from ebbtide.api.plan_status import parse_record, render_record
 from ebbtide.api.texts import MICRO, Json, render_rate, render_second, render_time, render_usd, slim
 from ebbtide.core.values.errors import FieldError, InvalidManifestError
@@ -73,20 +73,7 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
         selector=stored.selector,
         attempts={key: _attempts(found) for key, found in stored.attempts.items()},
         progress=_progress(stored.progress),
-        cost=Cost(
-            spent_usd=as_decimal(stored.cost.spent_usd),
-            settled_usd=as_decimal(stored.cost.settled_usd),
-            nodes=tuple(
-                NodeCharge(
-                    node=charge.node,
-                    uid=charge.uid,
-                    pool=charge.pool,
-                    usd_per_hour=as_decimal(charge.usd_per_hour),
-                    since=charge.since,
-                )
-                for charge in stored.cost.nodes
-            ),
-        ),
+        cost=_cost(stored.cost),
         counters=Counters(**_fields(stored.counters)),
         last_failure=(
             None if stored.last_failure is None else LastFailure(**_fields(stored.last_failure))
@@ -160,6 +147,23 @@ def _progress(stored: ProgressStatus) -> Progress:
         last_checkpoint_step=stored.last_checkpoint_step,
         last_checkpoint_time=stored.last_checkpoint_time,
         updated=stored.last_updated_time,
+    )
+
+
+def _cost(stored: CostStatus) -> Cost:
+    return Cost(
+        spent_usd=as_decimal(stored.spent_usd),
+        settled_usd=as_decimal(stored.settled_usd),
+        nodes=tuple(
+            NodeCharge(
+                node=charge.node,
+                uid=charge.uid,
+                pool=charge.pool,
+                usd_per_hour=as_decimal(charge.usd_per_hour),
+                since=charge.since,
+            )
+            for charge in stored.nodes
+        ),
     )
 
 

@@ -89,27 +89,28 @@ class LiveCluster:
         self._status = StatusWriter(api, self.jobs)
         self._teller = Teller(api)
         self.pool_status = PoolStatusWriter(api, pools=self.pools, nodes=self.nodes)
-        selector = {"labelSelector": names.LABEL_JOB_NAME}
-        self.watches = (
-            *(
-                Watch(
-                    api,
-                    paths.within(namespace, "pods"),
-                    PodSink(self.pods, namespace=namespace),
-                    params=selector,
-                )
-                for namespace in scope.each
-            ),
-            Watch(api, paths.NODES, NodeSink(self.nodes)),
-            *(
-                Watch(
-                    api,
-                    paths.within(namespace, names.WORKLOAD_PROFILES, root=paths.OURS),
-                    ProfileSink(self.profiles, namespace=namespace),
-                )
-                for namespace in scope.each
-            ),
-        )
+        self.watches = self._make_watches()
+
+    def _make_watches(self) -> tuple[Watch, ...]:
+        api, namespaces = self._api, self._scope.each
+        pods = [
+            Watch(
+                api,
+                paths.within(namespace, "pods"),
+                PodSink(self.pods, namespace=namespace),
+                params={"labelSelector": names.LABEL_JOB_NAME},
+            )
+            for namespace in namespaces
+        ]
+        profiles = [
+            Watch(
+                api,
+                paths.within(namespace, names.WORKLOAD_PROFILES, root=paths.OURS),
+                ProfileSink(self.profiles, namespace=namespace),
+            )
+            for namespace in namespaces
+        ]
+        return (*pods, Watch(api, paths.NODES, NodeSink(self.nodes)), *profiles)
 
     async def synced(self) -> None:
         """Wait until all watches have listed what there is."""
