@@ -98,6 +98,8 @@ class Outlook:
     usd_per_hour: float
     rate: float
     """Useful samples per hour."""
+    late_rate: float
+    """The same, nine of ten times exceeded."""
     hours: float
     hours_late: float
     """Nine of ten times less."""
@@ -134,6 +136,7 @@ def look_ahead(field: Field, fleet: Fleet) -> Outlook:
         fleet=fleet,
         usd_per_hour=usd,
         rate=rate,
+        late_rate=late_rate,
         hours=hours,
         hours_late=late,
         usd=usd * hours,

@@ -34,7 +34,9 @@ def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     if best is None or best.level is Level.MISSED:
         return refuse(field)
     chosen, kept = settle(field, best, running)
-    return _write(field, chosen, kept)
+    others = list_others(field, chosen.outlook.fleet)[:MOST_ALTERNATIVES]
+    reason = give_reason(field, chosen, others, kept=kept)
+    return write(field, chosen, reason=reason, others=others)
 
 
 def lay_out(inputs: Inputs, now: datetime) -> Field | Infeasible:
@@ -56,9 +58,9 @@ def _look_at_running(field: Field) -> Scored | None:
     return score(field, look_ahead(field, fleet), label="what runs now")
 
 
-def _write(field: Field, chosen: Scored, kept: str) -> Plan:
+def write(field: Field, chosen: Scored, *, reason: str, others: tuple[Scored, ...] = ()) -> Plan:
+    """Return a fleet as a plan."""
     fleet = chosen.outlook.fleet
-    others = list_others(field, fleet)[:MOST_ALTERNATIVES]
     return Plan(
         shares=share_out(field, fleet),
         servers=fleet.servers,
@@ -66,7 +68,7 @@ def _write(field: Field, chosen: Scored, kept: str) -> Plan:
         on_demand_floor=field.inputs.on_demand_floor,
         checkpoint_interval=interval_of(field, fleet),
         predicted=predict(field, chosen.outlook),
-        reason=give_reason(field, chosen, others, kept=kept),
+        reason=reason,
         alternatives=tuple(
             Alternative(
                 shares=share_out(field, other.outlook.fleet),

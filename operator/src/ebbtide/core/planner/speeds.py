@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from ebbtide.core.models.table import DataError, Floats, Table
-from ebbtide.core.planner.rank_times import Found, Knowing, RankTimes, find_rank_times
+from ebbtide.core.planner.rank_times import Knowing, RankTimes, find_rank_times
 from ebbtide.core.planner.scaling import (
     NIC_GBPS,
     all_reduce_seconds,
@@ -22,20 +22,12 @@ from ebbtide.core.planner.scaling import (
     step_seconds,
 )
 from ebbtide.core.planner.speed import Pace, Speed
+from ebbtide.core.values.plan import Measured
 
 MEASURED_FACTOR: Final = 1.1
 """Nine of ten measured speeds hold within it: computing varies by up to 1.1 in clouds (Srifty)."""
 MANY: Final = 10_000
 """Workers that saturate any servers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """How fast a job was seen to train."""
-
-    workers: Mapping[str, int]  # by GPU type
-    steps_per_second: float
-    servers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +190,3 @@ def _describe_network(knowing: Knowing) -> str:
     return (
         f"all-reduce: gradient bytes from {source}, time by {how}, half hidden by the backward pass"
     )
-
-
-__all__ = ["Found", "Knowing", "Layout", "Measured", "build_speed", "correct"]

@@ -111,7 +111,7 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
         why = "; ".join(unfit) or "there is no CapacityPool"
         none = Infeasible(reason=f"no pool fits: {why}")
         return Course(record=record, no_plan=none, no_pool=True, dry=dry)
-    course = _plan(_ask(situation, knowledge, fit), situation, dry)
+    course = _plan(make_inputs(situation, knowledge, fit), situation, dry)
     record = replace(record, plan=course.plan, changes=_count_changes(situation, course.plan))
     return replace(course, record=record, dry=dry)
 
@@ -224,7 +224,8 @@ def _describe(
     )
 
 
-def _ask(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...]) -> Inputs:
+def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...]) -> Inputs:
+    """Return the question about a job and the pools that fit it."""
     job = situation.job
     budget = job.objective.budget_usd
     floor = 0 if job.spot is SpotUse.ONLY else job.on_demand_floor
