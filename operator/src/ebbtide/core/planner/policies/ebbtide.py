@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ebbtide.core.planner.policies.avoidance import Avoidance
 from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Place, Terms
 from ebbtide.core.planner.policies.shelf import Request, Shelf
 from ebbtide.core.planner.policies.value_table import RELUCTANCE_USD, Singles, Table
@@ -33,17 +34,27 @@ class Ebbtide:
         self._request: Request | None = None
         self._table: Table | None = None
         self._prices: tuple[float, ...] = ()
+        self._avoidance = Avoidance(terms.changeover_s)
+        self._without: frozenset[int] = frozenset()
 
     def decide(self, moment: Moment) -> Place:
         """Return the place with the least expected cost; of equals spot, then on-demand."""
-        return min(self.options(moment), key=lambda option: option.cost_usd).place
+        has_choice = len(moment.up) > 1
+        without = self._avoidance.look(moment) if has_choice else frozenset[int]()
+        options = self.options(moment, without=without)
+        place = min(options, key=lambda option: option.cost_usd).place
+        if has_choice:
+            self._avoidance.chose(place, moment)
+        return place
 
-    def options(self, moment: Moment) -> list[Option]:
+    def options(self, moment: Moment, *, without: frozenset[int] = frozenset()) -> list[Option]:
         """Return what is safe now: zones first, then on-demand, then idling."""
-        view = _View(moment, self._shelf, self._zones_and_table(moment))
-        return list(view.options())
+        view = _View(moment, self._shelf, self._zones_and_table(moment, without))
+        return [option for option in view.options() if option.place not in without]
 
-    def _zones_and_table(self, moment: Moment) -> tuple[tuple[int, ...], Table]:
+    def _zones_and_table(
+        self, moment: Moment, without: frozenset[int]
+    ) -> tuple[tuple[int, ...], Table]:
         request, shelf = self._request, self._shelf
         if (
             request is None
@@ -51,9 +62,10 @@ class Ebbtide:
             or (moment.place >= 0 and moment.place not in request.key.zones)
             or self._table is None
             or moment.spot_usd_per_s != self._prices
+            or without != self._without
         ):
-            self._prices = moment.spot_usd_per_s
-            request = self._request = shelf.request(moment)
+            self._prices, self._without = moment.spot_usd_per_s, without
+            request = self._request = shelf.request(moment, without=without)
             self._table = shelf.fetch(request)
         return request.key.zones, self._table
 

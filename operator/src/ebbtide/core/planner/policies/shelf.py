@@ -83,13 +83,13 @@ class Shelf:
                 states = States(history=self.history, zone=zone, edges=chain.edges)
                 self._states[number, zone] = states
 
-    def request(self, moment: Moment) -> Request:
-        """Return what a job needs from now to the next re-fit."""
+    def request(self, moment: Moment, *, without: frozenset[int] = frozenset()) -> Request:
+        """Return what a job needs from now to the next re-fit, if it stays away from some zones."""
         period = moment.row // self.period_rows
         rest_s = ((period + 1) * self.period_rows - moment.row) * self.history.tick_s
         deadline_s = self.history.start_s + moment.row * self.history.tick_s + moment.left_s
         hour = round(deadline_s / HOUR_S) % HOURS_OF_DAY
-        zones = self.zones_for(period, moment.place, moment.spot_usd_per_s)
+        zones = self.zones_for(period, moment.place, moment.spot_usd_per_s, without)
         spot = tuple(moment.spot_usd_per_s[zone] for zone in zones if moment.spot_usd_per_s)
         key = Key(period, zones, hour, spot)
         slack_s = max(moment.left_s - moment.work_s, 0.0)
@@ -157,21 +157,27 @@ class Shelf:
     # ---------------------------------------------------------------- laws
 
     def zones_for(
-        self, period: int, place: Place, prices: tuple[float, ...] = ()
+        self,
+        period: int,
+        place: Place,
+        prices: tuple[float, ...] = (),
+        without: frozenset[int] = frozenset(),
     ) -> tuple[int, ...]:
         """
         Return the zones that a table looks at: all, or the best where they are too many.
 
         The best save most by the hour: up for much of late, and cheap now where prices differ.
-        The one that the job is in stays.
+        The one that the job is in stays. Where all are to be left out, none is.
         """
-        every = range(len(self.history.zones))
+        all_zones = range(len(self.history.zones))
+        every = [zone for zone in all_zones if zone not in without] or all_zones
         if len(every) <= MOST_ZONES:
             return tuple(every)
-        known = prices or (self.costs.spot,) * len(every)
-        saving = [
-            self._share_up(period, zone) * (self.costs.on_demand - known[zone]) for zone in every
-        ]
+        known = prices or (self.costs.spot,) * len(all_zones)
+        saving = {
+            zone: self._share_up(period, zone) * (self.costs.on_demand - known[zone])
+            for zone in every
+        }
         best = sorted(every, key=lambda zone: (zone != place, -saving[zone]))
         return tuple(sorted(best[:MOST_ZONES]))
 
