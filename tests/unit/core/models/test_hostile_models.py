@@ -157,7 +157,9 @@ def test_every_method_comes_back_from_json_and_answers_the_same(name: str, metho
 
 def test_an_answer_that_is_none_names_its_row_and_says_what_to_do() -> None:
     kind = kinds.find("checkpoint")
-    hostile = change(json.loads(written("checkpoint", "linear")), ("parameters", "floor_s"), 1e300)
+    hostile = change(
+        json.loads(written("checkpoint", "linear")), ("parameters", "seen", "floor_s"), 1e300
+    )
 
     with pytest.raises(StoredModelError, match=r"row 2: the model has no sensible .*: fit it anew"):
         kind.ask(kind.from_json(hostile), SAMPLES["checkpoint"])

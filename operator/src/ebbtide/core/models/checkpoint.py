@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from ebbtide.core.models.forecast import Forecast, Json, Spread
+from ebbtide.core.models.forecast import Forecast, Json
 from ebbtide.core.models.kinds import Kind
 from ebbtide.core.models.odd_rows import find_odd
 from ebbtide.core.models.quality import Errors, Quality
@@ -30,6 +30,7 @@ from ebbtide.core.models.regression import (
     from_json,
 )
 from ebbtide.core.models.residuals import is_covered, spread_of
+from ebbtide.core.models.seen import FLOOR, Seen
 from ebbtide.core.models.table import Column, DataError, Flags, Floats, Table, Texts, check
 
 WORKLOAD: Final = Column(name="workload", unit="text")
@@ -49,8 +50,6 @@ LEAST_FOR_SIZE: Final = 2
 """Different sizes that a line needs; one size gives its mean time, and others are beyond it."""
 ODD: Final = 100.0
 """So far off the median, both in time and in time by size, a row is of another unit."""
-FLOOR: Final = 0.1
-"""No answer is below this share of the least time measured: lines may turn negative."""
 FOLDS: Final = 20
 """Groups of workloads that are held out in turn at most; each alone where there are fewer."""
 
@@ -91,16 +90,13 @@ class CheckpointModel:
     method: str
     quality: Quality
     regression: Regression
-    least: Floats
-    most: Floats
-    """Range of size and tensors in the samples."""
-    floor_s: float
-    spread: Spread
+    seen: Seen
+    """Of size and tensors."""
 
     @property
     def needs_tensors(self) -> bool:
         """Whether a question needs the number of tensors."""
-        return len(self.least) > 1
+        return len(self.seen.least) > 1
 
     def predict(self, table: Table) -> Forecast:
         """Return the seconds of a checkpoint for each row; raises DataError."""
@@ -118,19 +114,13 @@ class CheckpointModel:
 
     def answer(self, features: Floats) -> Forecast:
         """Return seconds for rows of size and tensors."""
-        found = self.regression.at(features)
-        outside = np.any((features < self.least) | (features > self.most), axis=1)
-        beyond: Flags = np.logical_or(outside, found < self.floor_s)
-        return self.spread.around(np.maximum(found, self.floor_s), beyond=beyond)
+        return self.seen.bound(features, self.regression.at(features))
 
     def parameters(self) -> Json:
         """Return plain JSON."""
         return {
             "regression": self.regression.to_json(),
-            "least": self.least.tolist(),
-            "most": self.most.tolist(),
-            "floor_s": self.floor_s,
-            "spread": self.spread.to_json(),
+            "seen": self.seen.to_json(),
         }
 
     @classmethod
@@ -140,10 +130,7 @@ class CheckpointModel:
             method=method,
             quality=quality,
             regression=from_json(stored["regression"]),
-            least=np.array(stored["least"], dtype=np.float64),
-            most=np.array(stored["most"], dtype=np.float64),
-            floor_s=float(stored["floor_s"]),
-            spread=Spread.from_json(stored["spread"]),
+            seen=Seen.from_json(stored["seen"]),
         )
 
 
@@ -208,10 +195,7 @@ def fit(table: Table, *, method: str) -> CheckpointModel:
         method=method,
         quality=quality,
         regression=_regress(samples, METHODS[method][0]),
-        least=samples.features.min(axis=0),
-        most=samples.features.max(axis=0),
-        floor_s=FLOOR * float(samples.seconds.min()),
-        spread=spread_of(means),
+        seen=Seen.of(samples.features, samples.seconds, spread=spread_of(means)),
     )
 
 

@@ -8,7 +8,7 @@ seen are worse than those of the three terms, and may fall with more FLOPs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from ebbtide.core.models.regression import (
     from_json,
 )
 from ebbtide.core.models.residuals import is_covered, spread_of
+from ebbtide.core.models.seen import Seen
 from ebbtide.core.models.step_time.samples import read_samples
 from ebbtide.core.models.step_time.setups import (
     FLOPS,
@@ -39,8 +40,6 @@ MARGIN_S: Final = 0.01
 """Of the support vectors: what the authors' grid search found."""
 FOLDS: Final = 5
 """Groups of workloads that are held out in turn to see how wrong a regression is."""
-FLOOR: Final = 0.1
-"""No answer is below this share of the least step time measured: lines may turn negative."""
 ALL: Final = "*"
 """Stands for every GPU type."""
 
@@ -94,13 +93,9 @@ class RegressionModel:
 
     method: str
     quality: Quality
-    least: Floats
-    most: Floats
-    """Range of each feature in the samples, to which 0..1 belongs."""
-    floor_s: float
+    seen: Seen
     regressions: dict[str, Regression]
-    """By GPU type, or under ALL."""
-    spread: Spread
+    """By GPU type, or under ALL; of features that are scaled to what was seen."""
 
     def predict(self, table: Table) -> Forecast:
         """Return the seconds of a step for each row; raises DataError."""
@@ -109,7 +104,7 @@ class RegressionModel:
     def answer(self, setups: Setups) -> Forecast:
         """Return the seconds of a step for set-ups that were read."""
         features = _features(setups, RECIPES[self.method].columns)
-        scaled = (features - self.least) / _width(self.least, self.most)
+        scaled = self.seen.scale(features)
         groups = _groups(setups, RECIPES[self.method])
         found = np.zeros(len(setups))
         for group, rows in groups:
@@ -119,18 +114,13 @@ class RegressionModel:
                     f"measured were: {', '.join(sorted(self.regressions))}"
                 )
             found[rows] = self.regressions[group].at(scaled[rows])
-        outside = (features < self.least) | (features > self.most)
-        beyond: Flags = np.logical_or(np.any(outside, axis=1), found < self.floor_s)
-        return self.spread.around(np.maximum(found, self.floor_s), beyond=beyond)
+        return self.seen.bound(features, found)
 
     def parameters(self) -> Json:
         """Return plain JSON."""
         return {
-            "least": self.least.tolist(),
-            "most": self.most.tolist(),
-            "floor_s": self.floor_s,
+            "seen": self.seen.to_json(),
             "regressions": {gpu: one.to_json() for gpu, one in self.regressions.items()},
-            "spread": self.spread.to_json(),
         }
 
     @classmethod
@@ -139,11 +129,8 @@ class RegressionModel:
         return cls(
             method=method,
             quality=quality,
-            least=np.array(stored["least"], dtype=np.float64),
-            most=np.array(stored["most"], dtype=np.float64),
-            floor_s=float(stored["floor_s"]),
+            seen=Seen.from_json(stored["seen"]),
             regressions={gpu: from_json(one) for gpu, one in stored["regressions"].items()},
-            spread=Spread.from_json(stored["spread"]),
         )
 
 
@@ -168,15 +155,7 @@ def fit_regression(table: Table, *, method: str) -> RegressionModel:
         },
         coverage=float(is_covered(residuals).mean()),
     )
-    return RegressionModel(
-        method=method,
-        quality=quality,
-        least=model.least,
-        most=model.most,
-        floor_s=model.floor_s,
-        regressions=model.regressions,
-        spread=spread_of(residuals),
-    )
+    return replace(model, quality=quality, seen=replace(model.seen, spread=spread_of(residuals)))
 
 
 def _fit(
@@ -184,8 +163,8 @@ def _fit(
 ) -> RegressionModel:
     recipe = RECIPES[method]
     features = _features(setups, recipe.columns)
-    least, most = features.min(axis=0), features.max(axis=0)
-    scaled = (features - least) / _width(least, most)
+    seen = Seen.of(features, seconds, spread=spread)
+    scaled = seen.scale(features)
     groups = list(_groups(setups, recipe))
     for group, rows in groups:
         workloads = set(setups.workload[rows].tolist())
@@ -198,11 +177,8 @@ def _fit(
     return RegressionModel(
         method=method,
         quality=quality,
-        least=least,
-        most=most,
-        floor_s=FLOOR * float(seconds.min()),
+        seen=seen,
         regressions={group: recipe.fit(scaled[rows], seconds[rows]) for group, rows in groups},
-        spread=spread,
     )
 
 
@@ -263,11 +239,6 @@ def _peaks(setups: Setups) -> Floats:
                 f"{', '.join(PEAK_TFLOPS)}"
             )
     return np.array([PEAK_TFLOPS[gpu] for gpu in setups.gpu.tolist()])
-
-
-def _width(least: Floats, most: Floats) -> Floats:
-    width: Floats = np.where(most > least, most - least, 1.0)
-    return width
 
 
 def _groups(setups: Setups, recipe: Recipe) -> Iterator[tuple[str, Flags]]:
