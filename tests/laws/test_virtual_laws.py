@@ -26,7 +26,11 @@ POOLS = (SPOT, OTHER, ON_DEMAND)
 RETURN_S = 7200.0
 """From here on every pool has nodes again."""
 
-POINTS = st.lists(st.tuples(st.floats(0, 6000), st.integers(0, 4)), max_size=5)
+SPELLS = st.lists(
+    st.tuples(st.integers(20, 900), st.sampled_from([0, 0, 1, 2, 4])), min_size=1, max_size=8
+)
+"""How long each pool gives how many nodes, after it gave all it has for a while."""
+
 PRICES = st.lists(st.tuples(st.floats(0, 6000), st.floats(0.05, 9.0)), max_size=3)
 
 
@@ -51,7 +55,7 @@ class Case:
 def cases(draw: st.DrawFn) -> Case:
     most = draw(st.integers(1, 4))
     job = make_job(
-        steps=draw(st.integers(1, 2500)),
+        steps=draw(st.integers(1, 2000)),
         min_replicas=draw(st.integers(1, most)),
         max_replicas=most,
         on_demand_floor=draw(st.integers(0, 1)),
@@ -59,8 +63,12 @@ def cases(draw: st.DrawFn) -> Case:
     )
     nodes, prices = {}, {}
     for pool in POOLS:
-        points = sorted(draw(POINTS), key=lambda point: point[0])
-        nodes[pool.name] = changes(*points, (RETURN_S, 8))
+        at_s = float(draw(st.integers(0, 600)))
+        points = []
+        for spell_s, number in draw(SPELLS):
+            points.append((at_s, number))
+            at_s += spell_s
+        nodes[pool.name] = changes(*points, (max(at_s, RETURN_S), 8))
         prices[pool.name] = changes(*sorted(draw(PRICES)))
     return Case(
         job=job,
@@ -73,7 +81,7 @@ def cases(draw: st.DrawFn) -> Case:
             reform_s=draw(st.sampled_from([0.03, 4.0])),
             commit_s=draw(st.sampled_from([0.5, 25.0])),
             deletion_s=draw(st.sampled_from([0.0, 60.0])),
-            idle_s=draw(st.sampled_from([0.0, 600.0])),
+            idle_s=draw(st.sampled_from([30.0, 600.0])),
         ),
         seed=draw(st.integers(0, 9)),
     )
@@ -117,7 +125,6 @@ def test_a_job_completes_when_capacity_returns_and_nothing_is_counted_twice(case
     assert found.outcome is Outcome.COMPLETE, found.why
     assert found.status.counters.failures == 0
     assert found.num_trained == case.job.steps + found.num_lost
-    assert found.status.counters.steps_lost <= found.num_lost
     for stretch in found.stretches:
         moved_s = (stretch.ended - stretch.began).total_seconds() - stretch.held_s
         made = stretch.last - stretch.first
