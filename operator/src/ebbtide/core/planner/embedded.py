@@ -20,8 +20,11 @@ from ebbtide.core.values.workload import Profile
 
 LIFE_UNIT_S: Final = 300.0
 LIFE_UNTIL_S: Final = 48 * 3600.0
-UNKNOWN_SAVE_S: Final = 1.0
-"""Where nothing tells how large a checkpoint is: most of it is written beside the training."""
+STAGING_BYTES_PER_S: Final = 1e9
+"""Training stands still while state is copied aside; it is written beside the training."""
+LEAST_STALL_S: Final = 0.01
+UNKNOWN_BYTES: Final = 3e8
+"""Of a checkpoint, where nothing tells: ResNet-50's parameters and two moments."""
 REFORM_S: Final = 1.0
 """Members find together again in tens of milliseconds; what they redo is part of a step."""
 ADAM_COPIES: Final = 3.0
@@ -74,13 +77,18 @@ class Embedded:
 
     def overheads(self, workload: Workload) -> Overheads:
         """Return what starts, saves and changes take."""
-        save_s = self._save_seconds(workload.profile)
-        return Overheads(start_s=self.start_s, save_s=save_s, restore_s=save_s, reform_s=REFORM_S)
+        size = _checkpoint_bytes(workload.profile)
+        return Overheads(
+            start_s=self.start_s,
+            save_s=LEAST_STALL_S + size / STAGING_BYTES_PER_S,
+            restore_s=self._transfer_seconds(size, workload.profile),
+            reform_s=REFORM_S,
+        )
 
-    def _save_seconds(self, profile: Profile | None) -> float:
-        size = _checkpoint_bytes(profile)
-        if self.checkpoint is None or size is None:
-            return UNKNOWN_SAVE_S
+    def _transfer_seconds(self, size: float, profile: Profile | None) -> float:
+        """Return how long a checkpoint takes to and from its store."""
+        if self.checkpoint is None:
+            return size / STAGING_BYTES_PER_S
         tensors = ABSENT if profile is None or not profile.tensors else profile.tensors
         asked = Table.of(
             workload=["?"],
@@ -95,9 +103,9 @@ def chips_of(flops: Mapping[str, float], nic_gbps: Mapping[str, float]) -> dict[
     return {name: Chip(flops=value, nic_gbps=nic_gbps.get(name)) for name, value in flops.items()}
 
 
-def _checkpoint_bytes(profile: Profile | None) -> float | None:
-    if profile is None:
-        return None
-    if profile.checkpoint_bytes:
+def _checkpoint_bytes(profile: Profile | None) -> float:
+    if profile is not None and profile.checkpoint_bytes:
         return profile.checkpoint_bytes
-    return profile.parameters * BYTES * ADAM_COPIES if profile.parameters else None
+    if profile is not None and profile.parameters:
+        return profile.parameters * BYTES * ADAM_COPIES
+    return UNKNOWN_BYTES
