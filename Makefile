@@ -93,8 +93,9 @@ bench-policy: venv ## Deadline policies on public traces of spot capacity, again
 controlplane: venv ## Build etcd and the Kubernetes servers, once, into a cache (KUBERNETES_VERSION=...)
 	@PYTHONPATH=$(CURDIR)/e2e $(BIN)/python -m world.build
 
-crds: venv ## Render the custom resource definitions into crds/
+crds: venv ## Render the custom resource definitions into crds/, and docs/api.md
 	@$(BIN)/python -m ebbtide.cli crds --out crds
+	@$(BIN)/python -m ebbtide.cli crds --reference docs/api.md
 
 models: venv ## Fit the embedded models anew and make the catalogue from tests/data
 	@$(BIN)/python scripts/make_models.py

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from architecture.tree import ROOT, relative, tracked
-from ebbtide.api.convert import parse_job, parse_pool
+from ebbtide.api.convert import parse_job, parse_pool, parse_profile
 from ebbtide.core.values.job import Job
 
 DOCUMENTS = [pytest.param(path, id=relative(path)) for path in tracked() if path.suffix == ".md"]
@@ -76,6 +76,8 @@ def check_manifest(manifest: dict[str, Any]) -> None:
             assert isinstance(job, Job), job
         case "CapacityPool":
             assert parse_pool(manifest).name == manifest["metadata"]["name"]
+        case "WorkloadProfile":
+            assert parse_profile(manifest).workload
         case kind:
             pytest.fail(f"nothing checks examples of kind {kind} yet")
 

@@ -378,6 +378,11 @@ async def restricted(bench: Bench, operator: Operator) -> Any:
         {"apiGroups": ["ebbtide.dev"], "resources": ["trainingjobs/status"], "verbs": ["patch"]},
         {
             "apiGroups": ["ebbtide.dev"],
+            "resources": ["workloadprofiles"],
+            "verbs": ["get", "list", "watch"],
+        },
+        {
+            "apiGroups": ["ebbtide.dev"],
             "resources": ["trainingjobs/finalizers"],
             "verbs": ["update"],
         },

@@ -69,3 +69,13 @@ def test_writing_and_checking_at_once_is_a_mistake_of_usage(
     result = runner.invoke(main, ["crds", "--out", str(tmp_path), "--check", str(tmp_path)])
 
     assert result.exit_code == 2
+
+
+def test_the_reference_goes_into_one_file(runner: CliRunner, tmp_path: Path) -> None:
+    file = tmp_path / "api.md"
+
+    result = runner.invoke(main, ["crds", "--reference", str(file)])
+
+    assert result.exit_code == 0
+    assert list(tmp_path.iterdir()) == [file]
+    assert "## WorkloadProfile" in file.read_text(encoding="utf-8")

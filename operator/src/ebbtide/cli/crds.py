@@ -16,10 +16,18 @@ import click
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Write nothing; fail if the files in this folder are not what would be rendered.",
 )
-def crds(out: Path | None, check: Path | None) -> None:
+@click.option(
+    "--reference",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what users read about every field into this file, as Markdown, and nothing else.",
+)
+def crds(out: Path | None, check: Path | None, reference: Path | None) -> None:
     """Render the definitions of our kinds, ready for `kubectl apply`."""
-    if out is not None and check is not None:
-        raise click.UsageError("--out writes and --check does not: give one of them")
+    if len([given for given in (out, check, reference) if given is not None]) > 1:
+        raise click.UsageError("--out, --check and --reference exclude each other: give one")
+    if reference is not None:
+        _refer(reference)
+        return
     from ebbtide.api.render import render_files
 
     files = render_files()
@@ -32,6 +40,13 @@ def crds(out: Path | None, check: Path | None) -> None:
             click.echo(f"wrote {out / name}", err=True)
     else:
         click.echo("---\n".join(files.values()), nl=False)
+
+
+def _refer(file: Path) -> None:
+    from ebbtide.api.reference import render_reference
+
+    file.write_text(render_reference(), encoding="utf-8")
+    click.echo(f"wrote {file}", err=True)
 
 
 def _compare(files: dict[str, str], folder: Path) -> None:
