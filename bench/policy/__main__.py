@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from policy.cases import Case, all_cases
 from policy.judging import Results, rows
 from policy.playing import play
+from policy.published import published_rows
 from rows import report, yardstick
 
 
@@ -40,9 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Matrices are small: threads would only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     before, begun = yardstick(), time.monotonic()
+    is_full = given.share == 1
+    table = published_rows(given.share, num_processes=given.processes, is_full=is_full)
     results = play_all(all_cases(given.share), num_processes=given.processes)
     wall_s = time.monotonic() - begun
-    found = rows(results, wall_s=wall_s, is_full=given.share == 1)
+    found = table + rows(results, wall_s=wall_s, is_full=is_full)
     return report("policy", found, yardstick_s=max(before, yardstick()))
 
 

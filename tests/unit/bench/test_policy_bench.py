@@ -6,6 +6,7 @@ from ebbtide.core.simulator.fleet import OURS
 from policy.cases import Case, all_cases, jobs_of, num_fit_rows, read
 from policy.judging import rows
 from policy.playing import Found, play
+from policy.published import Hours, play_trace, rows_of
 
 
 def test_at_full_size_there_are_ten_thousand_jobs_and_twenty_triples() -> None:
@@ -98,3 +99,37 @@ def test_one_missed_deadline_breaks_the_bar_at_any_size() -> None:
     assert [row.bar for row in found if "deadlines missed" in row.name] == [0] * 7
     assert not any(row.holds for row in found if "deadlines missed" in row.name)
     assert not any(row.bar for row in found if "points /" in row.name)
+
+
+def test_check_14_a_trace_of_the_published_table_is_replayed_without_a_miss() -> None:
+    found = play_trace(1, 4)
+
+    assert found.misses == 0
+    for hours in found.by_policy.values():
+        assert len(hours) == 4
+        assert all(0 <= hour <= 48 + 1e-6 for hour in hours)
+
+
+@pytest.mark.parametrize(
+    ("greedy", "uniform", "missed"),
+    [
+        pytest.param(31.0, 26.2, [], id="as published"),
+        pytest.param(32.0, 26.2, ["greedy, hours off"], id="another greedy"),
+        pytest.param(31.0, 23.0, ["uniform-progress, hours off"], id="another Uniform Progress"),
+        pytest.param(
+            29.9, 20.0, ["uniform-progress, hours off", "omniscient below"], id="too good"
+        ),
+    ],
+)
+def test_check_14_the_means_are_held_against_the_published_ones(
+    greedy: float, uniform: float, missed: list[str]
+) -> None:
+    hours = Hours(
+        by_policy={"greedy": (greedy,), "uniform-progress": (uniform,)}, least=(20.7,), misses=0
+    )
+
+    found = rows_of([hours], is_full=True)
+
+    names = [row.name for row in found if row.holds is False]
+    assert len(names) == len(missed)
+    assert all(word in name for word, name in zip(missed, names, strict=True))
