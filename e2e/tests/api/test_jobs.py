@@ -32,8 +32,9 @@ from support.manifests import (
     pool_manifest,
     stored,
 )
+from support.mistakes import Wrong
 from support.plans import PLAN
-from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES, Wrong
+from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES
 from world.api import MERGE, ApiError
 
 if TYPE_CHECKING:

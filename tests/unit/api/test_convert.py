@@ -19,7 +19,8 @@ from support.manifests import (
     stored,
     template,
 )
-from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES, Wrong
+from support.mistakes import Wrong
+from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
