@@ -5,6 +5,7 @@ import click
 from ebbtide import __version__
 from ebbtide.cli.crds import crds
 from ebbtide.cli.fit import fit
+from ebbtide.cli.plan import plan
 from ebbtide.cli.predict import predict
 from ebbtide.cli.simulate import simulate
 
@@ -17,5 +18,6 @@ def main() -> None:
 
 main.add_command(crds)
 main.add_command(fit)
+main.add_command(plan)
 main.add_command(predict)
 main.add_command(simulate)

@@ -5,7 +5,7 @@ from statistics import median
 
 from ebbtide.core.models.lifetime.model import Lifetimes
 from ebbtide.core.planner.embedded import Embedded, chips_of
-from ebbtide.core.planner.rank_times import Knowing
+from ebbtide.core.planner.rank_times import Knowing, training_flops
 from ebbtide.data.catalogue import Catalogue
 from ebbtide.data.defaults import embedded_catalogue, embedded_model
 
@@ -21,7 +21,10 @@ def embedded_knowledge(*, start: timedelta, catalogue: Catalogue | None = None) 
         if offer.nic_gbps:
             speeds.setdefault(offer.gpu, []).append(offer.nic_gbps)
     chips = chips_of(
-        {name: gpu.flops_fp32 for name, gpu in prices.gpus.items()},
+        {
+            name: training_flops(gpu.flops_fp32, gpu.flops_tensor)
+            for name, gpu in prices.gpus.items()
+        },
         {name: median(found) for name, found in speeds.items()},
     )
     return Embedded(

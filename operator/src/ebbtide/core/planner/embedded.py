@@ -30,6 +30,8 @@ REFORM_S: Final = 1.0
 ADAM_COPIES: Final = 3.0
 """Parameters and two moments, four bytes each."""
 BYTES: Final = 4.0
+TYPICAL_TENSORS: Final = 161
+"""Of ResNet-50; the checkpoint model wants a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,7 @@ class Embedded:
         """Return how long a checkpoint takes to and from its store."""
         if self.checkpoint is None:
             return size / STAGING_BYTES_PER_S
-        tensors = ABSENT if profile is None or not profile.tensors else profile.tensors
+        tensors = TYPICAL_TENSORS if profile is None or not profile.tensors else profile.tensors
         asked = Table.of(
             workload=["?"],
             size_mb=[max(size / checkpoint.MEGABYTE, checkpoint.SIZE.least * 2)],

@@ -102,15 +102,22 @@ class Outlook:
     """The same, nine of ten times exceeded."""
     hours: float
     hours_late: float
-    """Nine of ten times less."""
+    """Nine of ten times less, as far as caution goes: what is planned with."""
+    hours_high: float
+    """Nine of ten times less: what is told."""
     usd: float
     usd_late: float
+
+    @property
+    def usd_high(self) -> float:
+        """Nine of ten times less."""
+        return self.usd_per_hour * self.hours_high
 
     def probability(self, hours: float) -> float:
         """Return the chance to be done within some hours: a log-normal law of the time."""
         if not hours > 0:
             return 0.0
-        spread = math.log(self.hours_late / self.hours) / LATE
+        spread = math.log(self.hours_high / self.hours) / LATE
         if spread <= 0:
             return 1.0 if self.hours <= hours else 0.0
         return NormalDist().cdf(math.log(hours / self.hours) / spread)
@@ -123,12 +130,16 @@ def look_ahead(field: Field, fleet: Fleet) -> Outlook:
     usd = math.fsum(offer.usd_per_hour * offer.nodes_for(count) for offer, count in pairs)
     usd += float(inputs.fixed_usd_per_hour) + fleet.servers * float(inputs.server_usd_per_hour)
     scale = inputs.speed.efficiency_of(fleet.size)
-    rate = scale * math.fsum(offer.rate * count for offer, count in pairs)
-    late_rate = scale * math.fsum(offer.late_rate * count for offer, count in pairs)
-    through = inputs.speed.server_samples_per_s
-    if inputs.uses_servers and through is not None:
-        rate = min(rate, fleet.servers * through * HOUR)
-        late_rate = min(late_rate, fleet.servers * through * HOUR)
+    most = math.inf
+    if inputs.uses_servers and inputs.speed.server_samples_per_s is not None:
+        most = fleet.servers * inputs.speed.server_samples_per_s * HOUR
+    rate, late_rate, low_rate = (
+        min(
+            most,
+            scale * math.fsum(one * count for one, (_, count) in zip(rates, pairs, strict=True)),
+        )
+        for rates in zip(*((o.rate, o.late_rate, o.low_rate) for o, _ in pairs), strict=True)
+    )
     delay_s, delay_late_s = _delays(field, fleet)
     hours = delay_s / HOUR + field.work / rate
     late = delay_late_s / HOUR + field.work / late_rate
@@ -139,6 +150,7 @@ def look_ahead(field: Field, fleet: Fleet) -> Outlook:
         late_rate=late_rate,
         hours=hours,
         hours_late=late,
+        hours_high=delay_late_s / HOUR + field.work / low_rate,
         usd=usd * hours,
         usd_late=usd * late,
     )
@@ -150,9 +162,9 @@ def predict(field: Field, outlook: Outlook) -> Predicted:
     hours = field.hours
     return Predicted(
         finish=_moment(field.now, outlook.hours),
-        finish_late=_moment(field.now, outlook.hours_late),
+        finish_late=_moment(field.now, outlook.hours_high),
         cost_usd=inputs.spent_usd + cents(outlook.usd),
-        cost_high_usd=inputs.spent_usd + cents(outlook.usd_late),
+        cost_high_usd=inputs.spent_usd + cents(outlook.usd_high),
         deadline_probability=None if hours is None else outlook.probability(hours),
         steps_per_second=outlook.rate / HOUR / inputs.global_batch,
     )

@@ -74,7 +74,7 @@ def write(field: Field, chosen: Scored, *, reason: str, others: tuple[Scored, ..
                 shares=share_out(field, other.outlook.fleet),
                 servers=other.outlook.fleet.servers,
                 predicted=predict(field, other.outlook),
-                why=f"{other.label} {tell_why(field, other, chosen)}",
+                why=f"{other.label}: {tell_why(field, other, chosen)}",
             )
             for other in others
         ),

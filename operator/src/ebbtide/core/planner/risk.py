@@ -10,7 +10,6 @@ import numpy as np
 from ebbtide.core.models.checkpoint_interval import daly
 from ebbtide.core.models.survival import Survival
 from ebbtide.core.planner.inputs import Inputs, Overheads, PoolState
-from ebbtide.core.planner.speed import Pace
 from ebbtide.core.values.pool import Market
 
 HOUR: Final = 3600.0
@@ -18,6 +17,13 @@ LATE: Final = 1.2816
 """Nine of ten values of a normal law lie below its mean and so many deviations."""
 INTERVAL: Final = 1.6449
 """Nine of ten lie within so many deviations: what the intervals of models hold."""
+CAUTION: Final = 1.5
+"""
+Plans allow for a speed lower than expected by this factor at most.
+
+What is less sure than that is measured within minutes, and the plan made anew; to start with the
+fastest nodes there are until then would cost more than it saves.
+"""
 LEAST_INTERVAL_S: Final = 1.0
 MOST_INTERVAL_S: Final = 3600.0
 """Of checkpoints where nothing is ever lost: workers fail for other reasons, too."""
@@ -41,7 +47,9 @@ class Offer:
     rate: float
     """Useful samples per hour of one worker in a fleet without scaling loss: expected."""
     late_rate: float
-    """The same, nine of ten times exceeded."""
+    """The same, nine of ten times exceeded: what is planned with. See `CAUTION`."""
+    low_rate: float
+    """The same without that limit to caution: what is told."""
     start_s: float
     start_late_s: float
     """Nine of ten starts take less."""
@@ -145,6 +153,7 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
     if fault:
         return fault
     start_s, start_late_s = _starts(state, inputs.overheads)
+    low = _quantile(pace.value, min(pace.low, pace.value))
     own_s = inputs.steps_left * inputs.global_batch / (pace.value * inputs.sizes[-1])
     losses = 0.0 if law is None else _loss_rate(law, own_s)
     useful, late = _useful(inputs, losses * HOUR, restart_s=start_s, own_s=own_s)
@@ -159,7 +168,8 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
         nodes=_count_nodes(state),
         usd_per_hour=float(pool.usd_per_node_hour) * state.availability,
         rate=pace.value * HOUR * useful * state.availability,
-        late_rate=_late_pace(pace) * HOUR * late * state.availability,
+        late_rate=max(low, pace.value / CAUTION) * HOUR * late * state.availability,
+        low_rate=low * HOUR * late * state.availability,
         start_s=start_s,
         start_late_s=start_late_s,
         losses_per_hour=losses * HOUR,
@@ -210,10 +220,6 @@ def _quantile(value: float, end: float) -> float:
     if not (value > 0 and end > 0):
         return value
     return float(value * (end / value) ** (LATE / INTERVAL))
-
-
-def _late_pace(pace: Pace) -> float:
-    return _quantile(pace.value, min(pace.low, pace.value))
 
 
 def _loss_rate(law: Survival, own_s: float) -> float:

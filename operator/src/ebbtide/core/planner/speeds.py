@@ -174,10 +174,14 @@ def _ceiling(knowing: Knowing, layout: Layout, gpus: tuple[str, ...]) -> float |
 
 
 def _describe_paces(paces: Mapping[str, Pace]) -> tuple[str, ...]:
+    """Name each source once, with the speeds that come from it."""
+    by_source: dict[str, list[str]] = {}
+    for gpu, pace in sorted(paces.items()):
+        text = f"{gpu or 'CPU'} {pace.value:.3g} ({pace.low:.3g} to {pace.high:.3g})"
+        by_source.setdefault(pace.source, []).append(text)
     return tuple(
-        f"speed of {gpu or 'a worker without a GPU'}: {pace.value:.3g} samples/s alone"
-        f" ({pace.low:.3g} to {pace.high:.3g}), {pace.source}"
-        for gpu, pace in sorted(paces.items())
+        f"samples/s of one worker alone, {source}: {', '.join(found)}"
+        for source, found in by_source.items()
     )
 
 

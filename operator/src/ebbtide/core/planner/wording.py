@@ -1,10 +1,14 @@
 """Plans in words: what was chosen, for how much and by when, and why others lost."""
 
-from datetime import datetime
+from typing import Final
 
 from ebbtide.core.planner.outlook import Field, Fleet, Outlook, cents
 from ebbtide.core.planner.scoring import Level, Scored
 from ebbtide.core.values.objective import Minimize
+
+UNSURE: Final = 1.05
+"""A time that may be longer than what is planned with by more than this rests on a guess."""
+GUESS: Final = " while the speed is a guess, which measuring will end"
 
 
 def describe_fleet(fleet: Fleet) -> str:
@@ -27,13 +31,6 @@ def describe_hours(hours: float) -> str:
     return f"{whole} h {rest} min" if rest else f"{whole} h"
 
 
-def describe_moment(moment: datetime) -> str:
-    """Write a moment to the minute."""
-    return moment.strftime(
-        "%Y-%m-%d %H:%M UTC" if moment.utcoffset() is None else "%Y-%m-%d %H:%MZ"
-    )
-
-
 def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kept: str) -> str:
     """Say in one sentence what was chosen, what is expected, and why not the next best."""
     outlook = chosen.outlook
@@ -46,7 +43,7 @@ def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kep
     if kept:
         return f"{text}; {kept}"
     if others:
-        text += f"; {others[0].label} {tell_why(field, others[0], chosen)}"
+        text += f"; the next best, {others[0].label}, {tell_why(field, others[0], chosen)}"
     return text
 
 
@@ -56,21 +53,28 @@ def tell_why(field: Field, other: Scored, chosen: Scored) -> str:
     if other.level > chosen.level or other.level is Level.MISSED:
         return _tell_risk(field, outlook, other.level)
     if chosen.level is Level.LIKELY and field.hours is not None:
-        chances = outlook.probability(field.hours), best.probability(field.hours)
-        if chances[0] < chances[1]:
-            return f"meets the deadline with {chances[0]:.0%}, not {chances[1]:.0%}"
-    usd, hours = outlook.usd_late - best.usd_late, outlook.hours_late - best.hours_late
+        chances = [f"{one.probability(field.hours):.0%}" for one in (outlook, best)]
+        if chances[0] != chances[1]:
+            return f"meets the deadline with {chances[0]}, not {chances[1]}"
+    usd, hours = outlook.usd - best.usd, outlook.hours - best.hours
     money = f"costs {cents(abs(usd))} USD {'more' if usd >= 0 else 'less'}"
     time = f"takes {describe_hours(abs(hours))} {'longer' if hours >= 0 else 'less'}"
-    first, second = (money, time) if field.inputs.minimize is Minimize.COST else (time, money)
-    return f"{first} and {second} (nine of ten times less)"
+    if field.inputs.minimize is Minimize.COST:
+        late = outlook.usd_late - best.usd_late
+        doubt = f", but {cents(late)} USD more in bad cases" if usd < 0 < late else ""
+        return f"{money}{doubt} and {time}"
+    late = outlook.hours_late - best.hours_late
+    doubt = f", but {describe_hours(late)} longer in bad cases" if hours < 0 < late else ""
+    return f"{time}{doubt} and {money}"
 
 
 def _aim(field: Field, chosen: Scored) -> str:
     parts = []
     if field.hours is not None:
         chance = chosen.outlook.probability(field.hours)
-        parts.append(f"the deadline in {describe_hours(field.hours)} is met with {chance:.0%}")
+        guess = GUESS if chosen.outlook.hours_high > UNSURE * chosen.outlook.hours_late else ""
+        until = describe_hours(field.hours)
+        parts.append(f"the deadline in {until} is met with {chance:.0%}{guess}")
     if field.budget is not None:
         parts.append(f"the budget leaves {cents(field.budget)} USD")
     if chosen.level is Level.LIKELY:
@@ -82,7 +86,7 @@ def _tell_risk(field: Field, outlook: Outlook, level: Level) -> str:
     late = level is Level.LIKELY
     hours = outlook.hours_late if late else outlook.hours
     usd = outlook.usd_late if late else outlook.usd
-    how = "in one of ten cases " if late else ""
+    how = "in bad cases " if late else ""
     if field.hours is not None and hours > field.hours:
         over = describe_hours(hours - field.hours)
         return f"{how}ends {over} after the deadline"
