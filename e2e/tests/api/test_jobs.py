@@ -32,12 +32,12 @@ from support.manifests import (
     pool_manifest,
     stored,
 )
-from support.mistakes import Wrong
 from support.plans import PLAN
 from support.wrong_jobs import WRONG_JOBS, WRONG_NAMES
 from world.api import MERGE, ApiError
 
 if TYPE_CHECKING:
+    from support.mistakes import Wrong
     from world.api import Api
 
 APPLY = "application/apply-patch+yaml"
