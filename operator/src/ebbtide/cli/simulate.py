@@ -10,6 +10,7 @@ import click
 
 from ebbtide.cli.fit import complaints
 from ebbtide.cli.plots import Timeline, check_picture, draw
+from ebbtide.cli.simulate_job import OrJob
 from ebbtide.cli.simulate_trace import DEFAULTS, SPOT_USD_H, Trace, read_trace
 from ebbtide.cli.tables import lay_out, use_one_thread
 
@@ -73,7 +74,9 @@ class _Picture:
     logs: dict[str, list["Tick"]] = field(default_factory=dict)
 
 
-@click.command()
+@click.command(
+    cls=OrJob, epilog="A whole job, decided by the operator: ebbtide simulate --job FILE --help."
+)
 @click.option(
     "--availability", metavar="FILE",
     help="CSV: `seconds`, then one column per zone with the nodes that can be had (0: none).",

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from ebbtide.core.models.start_up import NODE_STAGES, StartUpModel
+from ebbtide.core.planner.inputs import Overheads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,17 @@ class Timing:
     """How long a node without pods is kept: --scale-down-unneeded-time (cluster-autoscaler)."""
     warned_share: float = 1.0
     """The share of revocations that a notice precedes, as long as the pool's notice says."""
+
+    @classmethod
+    def expected(cls, overheads: Overheads) -> Self:
+        """Return delays that add up to what the planner expects."""
+        plain = cls()
+        return cls(
+            node_s=max(overheads.start_s - plain.container_s - plain.join_s, 0.0),
+            stall_s=overheads.save_s,
+            restore_s=overheads.restore_s,
+            reform_s=overheads.reform_s,
+        )
 
     def draw_node_s(self, pool: str, chance: np.random.Generator) -> float:
         """Return how long a node of a pool takes from its request until it is Ready."""
