@@ -102,9 +102,11 @@ class Menu:
     @cached_property
     def _front(self) -> Front:
         return list_front(
-            self.offers, sizes=self.sizes, floor=self.inputs.on_demand_floor,
+            self.offers,
+            sizes=self.sizes,
+            floor=self.inputs.on_demand_floor,
             efficiency_of=self.inputs.speed.efficiency_of,
-        )  # fmt: skip
+        )
 
     def _choose_listed(self, wish: Wish) -> Fleet | None:
         best: tuple[tuple[float, float], Point, int] | None = None

@@ -173,8 +173,8 @@ def predict(field: Field, outlook: Outlook) -> Predicted:
 def share_out(field: Field, fleet: Fleet) -> tuple[Share, ...]:
     """Give each pool its workers and its share of the batch, in proportion to their pace."""
     paces = field.inputs.speed.paces
-    found = [(offer, count) for offer in field.offers for name, count in fleet.workers
-             if name == offer.name]  # fmt: skip
+    workers = dict(fleet.workers)
+    found = [(o, workers[o.name]) for o in field.offers if o.name in workers]
     total = math.fsum(paces[offer.gpu].value * count for offer, count in found)
     return tuple(
         Share(
@@ -188,8 +188,8 @@ def share_out(field: Field, fleet: Fleet) -> tuple[Share, ...]:
 
 def interval_of(field: Field, fleet: Fleet) -> timedelta:
     """Return the time between checkpoints for the losses of a fleet, in whole seconds."""
-    named = field.by_name
-    rates = [(named[name].rate * count, named[name].losses_per_hour) for name, count in fleet.workers]  # noqa: E501  # fmt: skip
+    pairs = [(field.by_name[name], count) for name, count in fleet.workers]
+    rates = [(offer.rate * count, offer.losses_per_hour) for offer, count in pairs]
     losses = math.fsum(rate * loss for rate, loss in rates) / math.fsum(rate for rate, _ in rates)
     return timedelta(seconds=max(1, round(choose_interval(field.inputs, losses))))
 

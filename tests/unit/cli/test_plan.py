@@ -1,0 +1,350 @@
+"""`ebbtide plan`: files in; a plan, its reasons and what was assumed out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from matplotlib.image import imread
+
+from ebbtide.api.plan_status import PlanStatus
+from ebbtide.cli.entry import main
+
+AT = "2026-08-01T12:00:00Z"
+TEMPLATE = {
+    "spec": {
+        "containers": [
+            {
+                "name": "trainer",
+                "image": "example/trainer",
+                "command": ["python", "train.py"],
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+                "volumeMounts": [{"name": "state", "mountPath": "/checkpoints"}],
+            }
+        ],
+        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": "state"}}],
+    }
+}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "ebbtide.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "resnet50"},
+        "spec": {
+            "work": {"steps": 64_000, "globalBatchSize": 1024},
+            "objective": {"deadlineSeconds": 28_800},
+            "elasticPolicy": {"minReplicas": 2, "maxReplicas": 16},
+            "capacity": {"onDemandFloor": 0},
+            "template": TEMPLATE,
+            **spec,
+        },
+    }
+
+
+def pool(name: str, usd: str, *, spot: bool = False, gpu: str = "V100") -> dict[str, Any]:
+    return {
+        "apiVersion": "ebbtide.dev/v1alpha1",
+        "kind": "CapacityPool",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeSelector": {"pool": name},
+            "market": "Spot" if spot else "OnDemand",
+            "maxNodes": 16,
+            "gpu": {"type": gpu, "count": 1},
+            "price": {"usdPerNodeHour": usd},
+        },
+    }
+
+
+POOLS = [pool("v100-spot", "0.92", spot=True), pool("v100-ondemand", "3.06")]
+PROFILE = {
+    "apiVersion": "ebbtide.dev/v1alpha1",
+    "kind": "WorkloadProfile",
+    "metadata": {"name": "mine"},
+    "spec": {
+        "workload": "resnet50",
+        "gradientBytes": 102e6,
+        "stepTimes": [
+            {"gpu": "V100", "localBatch": batch, "seconds": 0.01 + 0.003 * batch}
+            for batch in (32, 64, 128, 256, 512)
+        ],
+    },
+}
+
+
+class Shell:
+    """The command line in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, *documents: Any) -> str:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+        return str(path)
+
+    def run(self, *arguments: str, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(main, ["plan", "--at", AT, *arguments], input=stdin)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        return result
+
+    def content(self, *arguments: str, code: int = 0) -> Any:
+        result = self.run(*arguments, "-o", "json")
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_plan_is_printed_with_reason_and_assumptions(shell: Shell) -> None:
+    result = shell.run("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"job resnet50 at {AT}"
+    assert any(line.startswith("v100-spot  ") for line in lines)
+    assert any(line.startswith("why ") and "USD more in" in line for line in lines)
+    assert any("profile: 5 measurements on V100" in line for line in lines)
+    assert any(line.startswith("- lifetime model: Brier score") for line in lines)
+
+
+def test_json_has_the_shape_of_the_status(shell: Shell) -> None:
+    found = shell.content("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+
+    status = PlanStatus.model_validate(found["plan"])
+    assert sum(share.replicas for share in status.pools) >= 2
+    assert status.predicted is not None
+    assert status.predicted.deadline_probability is not None
+    assert [one["name"] for one in found["pools"]] == ["v100-spot", "v100-ondemand"]
+    assert found["at"] == AT
+
+
+def test_yaml_says_the_same_as_json(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+
+    result = shell.run("-f", file, "-o", "yaml")
+
+    assert yaml.safe_load(result.stdout) == shell.content("-f", file)
+
+
+def test_files_may_be_apart(shell: Shell) -> None:
+    together = shell.content("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+    apart = shell.content(
+        *("-f", shell.write("job.yaml", job())),
+        *("--pools", shell.write("pools.yaml", {"kind": "List", "items": POOLS})),
+        *("--profile", shell.write("profile.yaml", PROFILE)),
+    )
+
+    assert apart == together
+
+
+def test_the_job_may_come_from_standard_input(shell: Shell) -> None:
+    text = yaml.safe_dump_all([job(), *POOLS])
+
+    assert shell.run("-f", "-", stdin=text).exit_code == 0
+
+
+def test_without_pools_a_region_of_the_price_list_is_taken(shell: Shell) -> None:
+    found = shell.content("-f", shell.write("job.yaml", job()))
+
+    assert any("aws us-east-1" in note for note in found["notes"])
+    assert {one["market"] for one in found["pools"]} == {"Spot", "OnDemand"}
+    assert any("typical workload" in text for text in found["plan"]["assumptions"])
+
+
+def test_the_front_is_shown_on_demand(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+
+    found = shell.content("-f", file, "--pareto")
+    table = shell.run("-f", file, "--pareto").stdout
+
+    times = [one["predicted"]["finishTime"] for one in found["front"]]
+    assert times == sorted(times)
+    assert len(times) > 3
+    assert "front of cost and time:" in table
+    assert "front" not in shell.content("-f", file)
+
+
+@pytest.mark.parametrize("name", ["front.png", "front.svg"])
+def test_the_front_is_drawn(shell: Shell, name: str) -> None:
+    path = shell.folder / name
+
+    result = shell.run("-f", shell.write("all.yaml", job(), *POOLS, PROFILE), "--plot", str(path))
+
+    assert result.exit_code == 0
+    if path.suffix == ".png":
+        assert imread(path).size > 0
+    else:
+        text = path.read_text(encoding="utf-8")
+        assert 'id="front"' in text
+        assert 'id="plan"' in text
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+
+    result = shell.run("-f", file, "--plot", str(shell.folder / "no" / "front.png"))
+
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stderr
+
+
+# ------------------------------------------------------------------------- no plan
+
+
+def test_an_impossible_goal_exits_with_three_and_names_the_nearest(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(objective={"deadlineSeconds": 300}), *POOLS, PROFILE)
+
+    found = shell.content("-f", file, code=3)["infeasible"]
+    later = job(objective={"deadline": found["nearestDeadline"]})
+
+    assert found["nearestDeadline"] in found["reason"]
+    assert found["nearestBudgetUsd"] is None
+    assert shell.run("-f", shell.write("later.yaml", later, *POOLS, PROFILE)).exit_code == 0
+    table = shell.run("-f", file)
+    assert table.exit_code == 3
+    assert "no plan: 64000 steps" in table.stdout
+
+
+def test_a_budget_that_is_too_small_names_the_least(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(objective={"budget": "1.00"}), *POOLS, PROFILE)
+
+    found = shell.content("-f", file, code=3)["infeasible"]
+    larger = job(objective={"budget": found["nearestBudgetUsd"]})
+
+    assert shell.run("-f", shell.write("more.yaml", larger, *POOLS, PROFILE)).exit_code == 0
+
+
+def test_no_pool_that_fits_is_no_plan(shell: Shell) -> None:
+    capacity = {"pools": ["elsewhere"], "onDemandFloor": 0}
+
+    found = shell.content("-f", shell.write("all.yaml", job(capacity=capacity), *POOLS), code=3)
+
+    assert "elsewhere: there is no such CapacityPool" in found["infeasible"]["reason"]
+
+
+def test_a_pool_that_costs_nothing_is_not_planned_with(shell: Shell) -> None:
+    found = shell.content("-f", shell.write("all.yaml", job(), pool("p", "0")), code=3)
+
+    assert "pool p: a price of 0 USD" in found["infeasible"]["reason"]
+
+
+# ------------------------------------------------------------------------- bad input
+
+
+def test_every_wrong_field_is_named_with_what_would_be_right(shell: Shell) -> None:
+    wrong = job(elasticPolicy={"minReplicas": 0, "maxReplicas": 16}, stragety="AllReduce")
+
+    result = shell.run("-f", shell.write("job.yaml", wrong))
+
+    assert result.exit_code == 2
+    assert "spec.elasticPolicy.minReplicas" in result.stderr
+    assert "spec.stragety" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("documents", "says"),
+    [
+        pytest.param([*POOLS], "0 documents of kind TrainingJob, one is needed", id="no job"),
+        pytest.param([job(), job()], "2 documents of kind TrainingJob", id="two jobs"),
+        pytest.param(["text"], "'text' has no `kind`", id="no object"),
+        pytest.param([{"kind": 3}], "has no `kind`", id="kind of a number"),
+        pytest.param([], "holds nothing", id="empty"),
+        pytest.param([job(), pool("p", "x")], "p: spec.price.usdPerNodeHour", id="no price"),
+        pytest.param([job(), *POOLS, POOLS[0]], "names must differ", id="one name twice"),
+        pytest.param([job(), {"kind": "CapacityPool"}], "metadata.name: is missing", id="no name"),
+        pytest.param(
+            [job(), {**PROFILE, "spec": {"workload": "x", "tensors": -1}}],
+            "mine: spec.tensors",
+            id="wrong profile",
+        ),
+        pytest.param(
+            [job(profile="other"), PROFILE, {**PROFILE, "metadata": {"name": "third"}}],
+            "no WorkloadProfile is called 'other'",
+            id="no such profile",
+        ),
+    ],
+)
+def test_what_cannot_be_used_exits_with_two(shell: Shell, documents: Any, says: str) -> None:
+    result = shell.run("-f", shell.write("given.yaml", *documents))
+
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_files_that_are_no_yaml_are_named(shell: Shell) -> None:
+    path = shell.folder / "broken.yaml"
+    path.write_bytes(b"kind: [")
+    binary = shell.folder / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+
+    for file, says in (
+        (path, "this is no YAML"),
+        (binary, "not UTF-8"),
+        (shell.folder / "none.yaml", "cannot be read"),
+    ):
+        result = shell.run("-f", str(file))
+        assert result.exit_code == 2
+        assert says in result.stderr
+        assert str(file) in result.stderr
+
+
+def test_empty_files_of_pools_and_profiles_are_refused(shell: Shell) -> None:
+    file, other = shell.write("job.yaml", job()), shell.write("other.yaml", job())
+
+    for option in ("--pools", "--profile"):
+        result = shell.run("-f", file, option, other)
+        assert result.exit_code == 2
+        assert "no document of kind" in result.stderr
+
+
+@pytest.mark.parametrize("moment", ["tomorrow", "2026-08-01T12:00:00"])
+def test_a_moment_needs_a_zone(shell: Shell, moment: str) -> None:
+    result = shell.run("-f", shell.write("job.yaml", job()), "--at", moment)
+
+    assert result.exit_code == 2
+    assert "--at" in result.stderr
+
+
+def test_now_is_the_default_moment(shell: Shell) -> None:
+    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+
+    result = CliRunner().invoke(main, ["plan", "-f", file, "-o", "json"])
+
+    assert json.loads(result.stdout)["at"] != AT
+
+
+# ------------------------------------------------------------------------- profiles
+
+
+def test_a_profile_that_the_job_names_is_chosen(shell: Shell) -> None:
+    other = {**PROFILE, "metadata": {"name": "other"}, "spec": {"workload": "none"}}
+
+    found = shell.content(
+        "-f", shell.write("all.yaml", job(profile="mine"), *POOLS, other, PROFILE)
+    )
+
+    assert any("profile: 5 measurements" in text for text in found["plan"]["assumptions"])
+
+
+def test_a_profile_of_the_workload_is_chosen(shell: Shell) -> None:
+    other = {**PROFILE, "metadata": {"name": "other"}, "spec": {"workload": "none"}}
+    labelled = job()
+    labelled["metadata"]["labels"] = {"ebbtide.dev/workload": "resnet50"}
+
+    found = shell.content("-f", shell.write("all.yaml", labelled, *POOLS, other, PROFILE))
+
+    assert any("profile: 5 measurements" in text for text in found["plan"]["assumptions"])
+
+
+def test_a_named_profile_that_is_not_there_is_told(shell: Shell) -> None:
+    found = shell.content("-f", shell.write("all.yaml", job(profile="mine"), *POOLS))
+
+    assert any("give it by --profile" in note for note in found["notes"])
