@@ -114,7 +114,8 @@ class Auditor:
         if report is not None and report.training and not report.finished:
             indexes = [name.rsplit("-", 2)[1] for name in report.members]
             assert len(set(indexes)) == len(indexes)
-            assert len(indexes) >= observed.job.min_replicas  # type: ignore[union-attr]  # readable
+            assert isinstance(observed.job, Job)
+            assert len(indexes) >= observed.job.min_replicas
 
 
 @settings(max_examples=40)

@@ -324,7 +324,7 @@ def test_the_plain_call_gives_the_same_run() -> None:
 
 def test_pods_of_a_node_that_went_are_collected() -> None:
     timing = Timing(warned_share=0.0, silence_s=5.0, deletion_s=5.0)
-    seen = set()
+    seen: set[str] = set()
 
     found = play(
         make_job(steps=3000),

@@ -5,7 +5,7 @@ Kept apart from `core.lifecycle.cost`, which counts what the operator sees: a la
 against each other. A node without a pod is charged too, and told apart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -108,11 +108,3 @@ class Meter:
 
 def _sum(amounts: Iterable[Decimal]) -> Decimal:
     return sum(amounts, Decimal(0))
-
-
-def by_pool(bill: Bill) -> Mapping[str, Decimal]:
-    """Return the sum of each pool, to the cent."""
-    sums: dict[str, Decimal] = {}
-    for item in bill.items:
-        sums[item.pool] = sums.get(item.pool, Decimal(0)) + item.usd
-    return {pool: usd.quantize(CENT, ROUND_HALF_EVEN) for pool, usd in sorted(sums.items())}

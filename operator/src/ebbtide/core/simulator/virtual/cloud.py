@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ebbtide.core.simulator.virtual.agenda import Agenda, seconds
+from ebbtide.core.simulator.virtual.agenda import Agenda
 from ebbtide.core.simulator.virtual.bill import Item, Meter
-from ebbtide.core.simulator.virtual.timing import Timing, Trace
+from ebbtide.core.simulator.virtual.timing import Change, Timing, Trace
 from ebbtide.core.values.observed import Node, Taint
 from ebbtide.core.values.pool import Pool
 
@@ -97,18 +97,14 @@ class Cloud:
         self._note(trace)
 
     def _note(self, trace: Trace) -> None:
-        start = self._agenda.now
         for pool in self.pools:
             for change in trace.nodes.get(pool, ()):
-                self._at(start, change.at_s, self._offer, pool, change.value)
+                self._later(change, pool, self._offer)
             for change in trace.usd_per_node_hour.get(pool, ()):
-                self._at(start, change.at_s, self._reprice, pool, change.value)
+                self._later(change, pool, self._reprice)
 
-    def _at(
-        self, start: datetime, at_s: float, do: Callable[[str, float], None], pool: str,
-        value: float, /,
-    ) -> None:  # fmt: skip
-        self._agenda.at(start + seconds(at_s), lambda: do(pool, value))
+    def _later(self, change: Change, pool: str, do: Callable[[str, float], None]) -> None:
+        self._agenda.after(change.at_s, lambda: do(pool, change.value))
 
     def admit(self, tenants: Tenants) -> None:
         """Serve these pods."""
@@ -247,7 +243,7 @@ class Cloud:
             self._change(machine, ready=False, ready_reason=reason, ready_changed=now)
 
     def _change(self, machine: Machine, **changes: object) -> None:
-        self.nodes[machine.name] = replace(self.nodes[machine.name], **changes)  # type: ignore[arg-type]  # fields of Node
+        self.nodes[machine.name] = replace(self.nodes[machine.name], **changes)  # type: ignore[arg-type]  # the callers name fields of Node
         if self._tenants is not None:
             self._tenants.tell()
 

@@ -12,10 +12,16 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from ebbtide.core.simulator.virtual.agenda import Agenda, seconds
-from ebbtide.core.simulator.virtual.hands import Hand, choose_members
+from ebbtide.core.simulator.virtual.hands import (
+    Hand,
+    are_others_wanted,
+    choose_members,
+    choose_saver,
+)
 from ebbtide.core.simulator.virtual.progress import Pace, Tally
+from ebbtide.core.simulator.virtual.reporting import Resumed, Standing, build_report
 from ebbtide.core.simulator.virtual.timing import Timing
-from ebbtide.wire.messages import Report, WorkerReport, WorkSpec
+from ebbtide.wire.messages import Report, WorkSpec
 from ebbtide.wire.names import EXIT_DONE, EXIT_LEFT, GENERATIONS_PER_ATTEMPT
 
 SILENT_BEATS: Final = 4  # as the coordinator has it
@@ -76,7 +82,7 @@ class Coordinator:
         self._duty = ""
         self._top = 0
         self._save_due: datetime | None = None
-        self._resumed = (0, 0, 0)  # generation, step, steps redone
+        self._resumed = Resumed()
         self._version = 1
         self._epoch = 0  # timers of a former one are void
         self._plan = 0  # ... and of a former plan within it
@@ -163,40 +169,25 @@ class Coordinator:
 
     def report(self) -> Report:
         """Tell how things are."""
-        tally, pace = self._site.tally, self._pace
+        pace = self._pace
         is_going_on = self.phase is Phase.TRAINING and not self._is_ending
-        is_training = is_going_on or self.phase in (Phase.SAVING, Phase.FINISHED)
-        reached = pace.step(self._now) if pace is not None else 0
-        current = self._current or self._formed
-        at = tally.checkpoint_at
-        return Report(
-            attempt=self._attempt,
-            version=self._version,
-            generation=self._formed_number,
-            members=self._formed,
-            training=is_training,
-            step=max(self._top, reached),
-            steps_per_second=pace.rate if pace is not None and is_going_on else 0.0,
-            checkpoint_step=tally.checkpoint_step if self.hands else -1,
-            checkpoint_time=at.timestamp() if at is not None and self.hands else 0.0,
-            duty=self._duty,
-            resumed_generation=self._resumed[0],
-            resumed_step=self._resumed[1],
-            steps_redone=self._resumed[2],
-            finished=self.phase is Phase.FINISHED,
-            work=self.work,
-            workers=tuple(
-                WorkerReport(
-                    worker=hand.name,
-                    index=hand.index,
-                    attempt=hand.attempt,
-                    state=hand.describe(current),
-                    warned=hand.warned,
-                    generation=hand.generation,
-                    step=max(hand.state_step, 0),
-                )
-                for hand in sorted(self.hands.values(), key=lambda h: (h.index, h.attempt))
+        return build_report(
+            self.hands.values(),
+            Standing(
+                attempt=self._attempt,
+                version=self._version,
+                current=self._current or self._formed,
+                formed=self._formed,
+                generation=self._formed_number,
+                is_training=is_going_on or self.phase in (Phase.SAVING, Phase.FINISHED),
+                is_finished=self.phase is Phase.FINISHED,
+                step=max(self._top, pace.step(self._now) if pace is not None else 0),
+                rate=pace.rate if pace is not None and is_going_on else 0.0,
+                duty=self._duty,
+                resumed=self._resumed,
             ),
+            work=self.work,
+            tally=self._site.tally,
         )
 
     # ------------------------------------------------------------ how generations begin and end
@@ -256,13 +247,13 @@ class Coordinator:
 
     def _is_other_wanted(self) -> bool:
         """Tell whether the members are to be changed at will; not before the first step."""
-        if not self._is_stepping:
-            return False
-        present, work = set(self._current), self.work
-        eligible = (hand for hand in self.hands.values() if hand.is_eligible)
-        target = set(choose_members(eligible, present=present, desired=work.desired))
-        is_joining = bool(target - present) and len(target) >= len(present)
-        return is_joining or (bool(present - target) and len(target) >= work.min_replicas)
+        work = self.work
+        return self._is_stepping and are_others_wanted(
+            self.hands.values(),
+            present=self._current,
+            desired=work.desired,
+            least=work.min_replicas,
+        )
 
     def _end_softly(self) -> None:
         """End between two steps, at the latest when the first leaver must have gone."""
@@ -323,7 +314,7 @@ class Coordinator:
         """Begin to train in the generation that has formed."""
         tally = self._site.tally
         if from_checkpoint:
-            self._resumed = (self._number, step, max(self._top - step, 0))
+            self._resumed = Resumed(self._number, step, max(self._top - step, 0))
         tally.begin(step)
         self._top = max(self._top, step)
         self.phase, self._is_stepping, self._is_ending = Phase.TRAINING, False, False
@@ -447,17 +438,10 @@ class Coordinator:
         """Have a leaver save what it alone holds; tell whether that is under way."""
         saved = self._site.tally.checkpoint_step
         at_hand = max((hand.state_step for hand in eligible), default=-1)
-        at_hand = max(at_hand, saved)
         by = self._now + seconds(self._site.timing.commit_s)
-        able = [
-            hand
-            for hand in self.hands.values()
-            if hand.is_there and not hand.is_cut and not hand.is_dismissed
-            if hand.leave_by is not None and hand.leave_by >= by and hand.state_step > at_hand
-        ]
-        if not able:
+        saver = choose_saver(self.hands.values(), beyond=max(at_hand, saved), by=by)
+        if saver is None:
             return False
-        saver = max(able, key=lambda hand: (hand.state_step, hand.leave_by, -hand.index))
         self._saver = self._duty = saver.name
         step = saver.state_step
         self._site.agenda.at(by, lambda: self._save_urgently(saver.name, step))

@@ -63,3 +63,24 @@ def choose_members(
         by_index.setdefault(hand.index, hand)
     chosen = list(by_index.values())[: max(desired, 0)]
     return tuple(hand.name for hand in sorted(chosen, key=lambda hand: hand.index))
+
+
+def are_others_wanted(
+    hands: Iterable[Hand], *, present: Collection[str], desired: int, least: int
+) -> bool:
+    """Tell whether a generation under way should be changed at will: more hands, or fewer."""
+    eligible = (hand for hand in hands if hand.is_eligible)
+    target = set(choose_members(eligible, present=present, desired=desired))
+    joining, surplus = target - set(present), set(present) - target
+    return bool(joining and len(target) >= len(present)) or bool(surplus and len(target) >= least)
+
+
+def choose_saver(hands: Iterable[Hand], *, beyond: int, by: datetime) -> Hand | None:
+    """Choose the leaver that saves what it alone holds, of those that can do so in time."""
+    able = [
+        (hand.state_step, hand.leave_by, -hand.index, hand)
+        for hand in hands
+        if hand.is_there and not hand.is_cut and not hand.is_dismissed
+        if hand.leave_by is not None and hand.leave_by >= by and hand.state_step > beyond
+    ]
+    return max(able, key=lambda one: one[:3])[3] if able else None

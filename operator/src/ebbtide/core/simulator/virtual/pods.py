@@ -280,7 +280,7 @@ class Pods:
             self._cloud.look_for_use(pod.node)
 
     def _change(self, name: str, **changes: object) -> None:
-        self.objects[name] = replace(self.objects[name], **changes)  # type: ignore[arg-type]  # fields of Pod
+        self.objects[name] = replace(self.objects[name], **changes)  # type: ignore[arg-type]  # the callers name fields of Pod
         self.tell()
 
     def _num_on(self, node: str) -> int:
