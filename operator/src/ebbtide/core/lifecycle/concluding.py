@@ -19,7 +19,6 @@ from ebbtide.core.lifecycle.progress import (
 from ebbtide.core.lifecycle.signs import Outlook
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Action, Decision, Event
-from ebbtide.core.values.plan import PlanRecord
 from ebbtide.core.values.status import Attempts, JobStatus
 from ebbtide.wire.names import LABEL_JOB_NAME, LABEL_ROLE, ROLE_WORKER
 
@@ -73,7 +72,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         pods=observed.pods, nodes=observed.nodes, node_gpus=observed.node_gpus, pools=observed.pools
     )
     cost = charge(before.cost, meter, now=this.now)
-    record = PlanRecord() if outcome.record is None else outcome.record
+    record = before.record if outcome.record is None else outcome.record
     counters = this.books.counters
     counters = replace(counters, steps_lost=counters.steps_lost + count_lost_steps(before, report))
     after = replace(

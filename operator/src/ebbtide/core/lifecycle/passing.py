@@ -58,4 +58,4 @@ class Outcome:
     ended: bool = False
     suspended: bool = False
     idle: bool = False  # nothing is to run: only a plan is wanted, or there is none
-    record: PlanRecord | None = None  # what was planned; None: there is no planner
+    record: PlanRecord | None = None  # what was planned; None: as before

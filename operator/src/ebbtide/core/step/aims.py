@@ -22,6 +22,7 @@ from ebbtide.core.values.plan import Measured, Plan, PlanRecord
 from ebbtide.core.values.pool import Market
 from ebbtide.core.values.status import Attempts
 
+NO_PLAN: Final = PlanRecord()
 LIKELY: Final = 0.5
 """A deadline that is kept less often than this is at risk."""
 
@@ -50,8 +51,12 @@ class Aim(Protocol):
         """Of the plan; None: as the user says, or the default."""
 
     @property
-    def record(self) -> PlanRecord | None:
+    def record(self) -> PlanRecord:
         """What goes into the status."""
+
+    @property
+    def interval(self) -> timedelta | None:
+        """After which the plan is looked at again; None: there is none."""
 
     def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
         """Decide for every index what to make and what to retire."""
@@ -64,7 +69,8 @@ class Fixed:
     job: Job
     placement: FixedSize
     checkpoint_interval: timedelta | None = None
-    record: PlanRecord | None = None
+    record: PlanRecord = NO_PLAN
+    interval: timedelta | None = None
 
     @property
     def desired(self) -> int:
@@ -146,6 +152,11 @@ class Planned:
     def record(self) -> PlanRecord:
         """The plan, and what it rests on."""
         return self.course.record
+
+    @property
+    def interval(self) -> timedelta:
+        """As configured."""
+        return self.this.settings.plan_interval
 
     @property
     def _quotas(self) -> Quotas:

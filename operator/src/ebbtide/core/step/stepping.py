@@ -5,7 +5,7 @@ The operator and the simulator call this same function. It is level-triggered: n
 what changed, and a second call on the state that the first one led to decides nothing new.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ebbtide.core.lifecycle.claiming import (
@@ -33,7 +33,7 @@ from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
 from ebbtide.core.lifecycle.progress import count_roles, members_now
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
-from ebbtide.core.lifecycle.workers import Crew, live_pods, pull_trouble
+from ebbtide.core.lifecycle.workers import Crew, Staffing, live_pods, pull_trouble
 from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.step.aims import Aim, aim
 from ebbtide.core.values import reasons
@@ -152,75 +152,82 @@ def _branch(this: Pass, knowledge: Knowledge | None) -> Outcome:
 
 
 def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
-    job, observed, now, settings = this.job, this.observed, this.now, this.settings
+    job, observed, settings = this.job, this.observed, this.settings
     crew = _crew(this, work=work_of(job, desired=0, settings=settings))
     target = aim(this, crew, knowledge)
-    work = work_of(
-        job,
-        desired=target.desired,
-        settings=settings,
-        planned_interval=target.checkpoint_interval,
-    )
+    interval = target.checkpoint_interval
+    work = work_of(job, desired=target.desired, settings=settings, planned_interval=interval)
     crew = replace(crew, work=work)
     if job.plan_mode is PlanMode.DRY_RUN or (
         target.no_plan is not None and this.before.first_start is None
     ):
         return _run_nothing(this, target)
-    no_plan = "" if target.no_plan is None else target.no_plan[1]
     pull, pull_wait = _pull_trouble(this)
     stalled = find_stall(job, observed, pull=pull, crew=crew, no_plan=target.no_plan)
-    blocked = bool(observed.rejected or observed.foreign or no_plan or pull)
-    attempts: dict[str, Attempts] = dict(this.books.attempts)
-    actions: list[Action] = []
-    events: list[Event] = []
-    timers = [pull_wait] if pull_wait is not None else []
-    waits: list[str] = []
-    starved = False
-    backing_off: list[str] = []
-    coordinator_lost = ""
+    blocked = bool(observed.rejected or observed.foreign or target.no_plan)
+    staffed = _Staffed(staffing=Staffing(attempts=dict(this.books.attempts), load={}))
     if pull:
-        attempts = retire_all(observed.pods, attempts)
+        staffed.staffing.attempts = retire_all(observed.pods, this.books.attempts)
     elif not blocked:
-        chair = seat(observed, attempts, signs=this.signs, work=work, now=now)
-        attempts[COORDINATOR_KEY] = chair.attempts
-        staffing = target.staff(crew, attempts)
-        attempts = staffing.attempts
-        actions += [*chair.actions, *staffing.creates]
-        events += staffing.events
-        waits, backing_off = staffing.waits, staffing.backing_off
-        starved = staffing.starved
-        timers += [*staffing.timers, *([chair.timer] if chair.timer else [])]
-        lost = chair.current is None and chair.attempts.ended is not None
-        coordinator_lost = _coordinator_trouble(this, lost=lost)
-    actions += instruct(observed, signs=this.signs, work=work, now=now)
-    actions += _mark_boots(this)
-    live = live_pods(crew, attempts)
+        staffed = _staff(this, target, crew)
+    staffing = staffed.staffing
     training = this.report is not None and this.report.training
     was_training = this.before.is_true(reasons.RUNNING)
+    live = live_pods(crew, staffing.attempts)
     found = Findings(
         desired=target.desired,
         planned=target.planned,
         at_risk=target.at_risk,
-        no_plan=no_plan,
+        no_plan="" if target.no_plan is None else target.no_plan[1],
         stalled=stalled,
-        waits=waits,
-        starved=starved,
-        backing_off=backing_off,
-        coordinator_lost=coordinator_lost,
+        waits=staffing.waits,
+        starved=staffing.starved,
+        backing_off=staffing.backing_off,
+        coordinator_lost=staffed.coordinator_lost,
         members=len(members_now(this.report)),
         training=training or was_training,
-        missing=find_missing(crew, attempts, live, desired=target.desired),
+        missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
     )
+    timers = [pull_wait] if pull_wait is not None else []
     if observed.rejected or observed.foreign:
         timers.append(RETRY_REJECTED)
     return Outcome(
         claims=claim(job, observed, found),
-        attempts=attempts,
+        attempts=staffing.attempts,
         desired=target.desired,
-        actions=tuple(actions),
-        events=(*_tell_plan(this, target), *events),
-        timers=(*timers, *_next_plan(this, target)),
+        actions=(
+            *staffed.actions,
+            *instruct(observed, signs=this.signs, work=crew.work, now=this.now),
+            *_mark_boots(this),
+        ),
+        events=(*_tell_plan(this, target), *staffing.events),
+        timers=(*timers, *staffing.timers, *staffed.timers, *_next_plan(target)),
         record=target.record,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Staffed:
+    """Workers and coordinator after this pass."""
+
+    staffing: Staffing
+    actions: tuple[Action, ...] = ()
+    timers: tuple[timedelta, ...] = ()
+    coordinator_lost: str = ""
+
+
+def _staff(this: Pass, target: Aim, crew: Crew) -> _Staffed:
+    """See that the coordinator and every worker of the plan is there, or is being made."""
+    attempts = dict(this.books.attempts)
+    chair = seat(this.observed, attempts, signs=this.signs, work=crew.work, now=this.now)
+    attempts[COORDINATOR_KEY] = chair.attempts
+    staffing = target.staff(crew, attempts)
+    lost = chair.current is None and chair.attempts.ended is not None
+    return _Staffed(
+        staffing=staffing,
+        actions=(*chair.actions, *staffing.creates),
+        timers=() if chair.timer is None else (chair.timer,),
+        coordinator_lost=_coordinator_trouble(this, lost=lost),
     )
 
 
@@ -245,7 +252,7 @@ def _run_nothing(this: Pass, target: Aim) -> Outcome:
         attempts=attempts,
         desired=target.desired,
         events=_tell_plan(this, target),
-        timers=_next_plan(this, target),
+        timers=_next_plan(target),
         record=target.record,
         idle=True,
     )
@@ -253,16 +260,16 @@ def _run_nothing(this: Pass, target: Aim) -> Outcome:
 
 def _tell_plan(this: Pass, target: Aim) -> tuple[Event, ...]:
     """Tell of a plan that is another one than before."""
-    plan = None if target.record is None else target.record.plan
+    plan = target.record.plan
     before = this.before.plan
     if plan is None or (before is not None and before.is_like(plan)):
         return ()
     return (Event(reason=reasons.PLAN_CHOSEN, message=plan.reason[:1000]),)
 
 
-def _next_plan(this: Pass, target: Aim) -> tuple[timedelta, ...]:
+def _next_plan(target: Aim) -> tuple[timedelta, ...]:
     """Return when the plan is to be looked at again, also where there is none."""
-    return () if target.record is None else (this.settings.plan_interval,)
+    return () if target.interval is None else (target.interval,)
 
 
 def _suspend(this: Pass) -> Outcome:

@@ -33,6 +33,6 @@ class Settings:
     plan_interval: timedelta = timedelta(seconds=60)
     """`planSeconds`: a plan is made anew after so long, even if nothing happened."""
     start: timedelta = timedelta(seconds=180)
-    """`startSeconds`: what the planner expects from the request of a node to a worker that trains."""
+    """`startSeconds`: expected from the request of a node to a worker that trains."""
     time_scale: float = 1.0
     """`timeScale`: one second counts as so many for the deadline policy, which thinks in hours."""
