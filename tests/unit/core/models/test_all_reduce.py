@@ -8,7 +8,7 @@ from ebbtide.core.models.all_reduce import KIND, seconds_for
 from ebbtide.core.models.all_reduce.calls import SYSTEM, TIME
 from ebbtide.core.models.all_reduce.model import AllReduce, fit, late_in
 from ebbtide.core.models.all_reduce.ring import ring_bound, ring_factor, seconds_at_bus
-from ebbtide.core.models.quality import Errors, hold_out, leave_one_out
+from ebbtide.core.models.quality import Errors, Quality, hold_out, leave_one_out
 from ebbtide.core.models.stored import Model, seal
 from ebbtide.core.models.table import DataError, Floats, Table
 from ebbtide.data.shapes import all_reduce
@@ -177,9 +177,12 @@ def test_an_interval_is_wider_beyond_the_measurements(model: AllReduce) -> None:
 
 
 def test_nine_of_ten_end_within_the_late_time(model: AllReduce) -> None:
-    late = model.late_seconds(TABLE)
+    found = model.predict(TABLE)
 
-    assert (late >= model.predict(TABLE).value).all()
+    late = late_in(model, found)["p90"]
+
+    assert (late >= found.value).all()
+    assert (late <= found.high).all()
     assert (TABLE.cells["time_s"].astype(float) <= late).mean() >= 0.9
 
 
@@ -206,6 +209,13 @@ def test_what_was_stored_answers_exactly_the_same(method: str) -> None:
         ours: Floats = getattr(fitted.predict(TABLE), name)
         assert (getattr(read.predict(TABLE), name) == ours).all()
     assert seal(KIND.name, read) == seal(KIND.name, fitted)
+
+
+def test_a_stored_model_of_no_system_is_refused() -> None:
+    empty = fit(make_table(), method=KIND.default).parameters() | {"systems": {}}
+
+    with pytest.raises(ValueError, match="no system: nothing to ask"):
+        KIND.read(KIND.default, Quality(samples=0, split="none"), empty)
 
 
 # ---------------------------------------------------------------- systems never measured

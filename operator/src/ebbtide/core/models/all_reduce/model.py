@@ -67,10 +67,6 @@ class AllReduce:
             beyond=beyond,
         )
 
-    def late_seconds(self, table: Table) -> Floats:
-        """Seconds within which nine of ten measurements of each row end: for careful plans."""
-        return late_in(self, self.predict(table))["p90"]
-
     def parameters(self) -> Json:
         """Return what `from_json` needs."""
         return {

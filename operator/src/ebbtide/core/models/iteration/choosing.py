@@ -25,7 +25,7 @@ DOUBT: Final = 1.0
 """Standard deviation of the prior of each scale's logarithm: a factor of e."""
 FAR: Final = 4.0
 """No scale lies further from its centre, in the logarithm: samples without noise need an end."""
-ROUNDS: Final = 30
+ROUNDS: Final = 20
 """Steps of the search; more change nothing that a prediction shows."""
 DIGITS: Final = 3
 
@@ -91,6 +91,7 @@ def invert(known: Floats, own: Floats) -> tuple[Floats, float]:
     factor, failed = lapack.dpotrf(matrix, lower=1, clean=1)
     if failed:
         raise np.linalg.LinAlgError("steps are too alike for their noise: no covariance of them")
-    lower, _ = lapack.dpotri(factor, lower=1)
-    inverse: Floats = np.tril(lower) + np.tril(lower, -1).T
+    half, _ = lapack.dpotri(factor, lower=1)  # above the diagonal stay the zeros of the factor
+    inverse: Floats = half + half.T
+    inverse[np.diag_indices_from(inverse)] /= 2
     return inverse, 2 * float(np.log(np.diag(factor)).sum())
