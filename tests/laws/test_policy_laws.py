@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ebbtide.core.planner.policies.history import History
 from ebbtide.core.planner.policies.moment import Terms
 from ebbtide.core.simulator import fleet, omniscient
+from ebbtide.core.simulator.prices import Series
 from ebbtide.core.simulator.replay import Outcome
 from support.traces import HOUR_S, make_terms
 
@@ -47,8 +48,27 @@ def jobs(draw: st.DrawFn, tick_s: float, margin: float = 1.0) -> Terms:
     )
 
 
-def play(name: str, terms: Terms, history: History, real_s: float | None = None) -> Outcome:
-    (outcome,) = fleet.run(name, [(terms, 20)], history, fleet.World(changeover_s=real_s))
+@st.composite
+def prices_of(draw: st.DrawFn, history: History) -> tuple[Series, ...]:
+    """Prices that change now and then, also inside ticks, and pass that of on-demand at times."""
+    found = []
+    for _ in history.zones:
+        times = sorted(draw(st.sets(st.integers(1, int(ROWS * history.tick_s)), max_size=6)))
+        usd = draw(st.lists(st.floats(0.05, 4.0), min_size=7, max_size=7))
+        hourly = [price / HOUR_S for price in usd[: len(times) + 1]]
+        found.append(Series((0.0, *map(float, times)), tuple(hourly)))
+    return tuple(found)
+
+
+def play(
+    name: str,
+    terms: Terms,
+    history: History,
+    real_s: float | None = None,
+    prices: tuple[Series, ...] = (),
+) -> Outcome:
+    world = fleet.World(changeover_s=real_s, prices=prices)
+    (outcome,) = fleet.run(name, [(terms, 20)], history, world)
     return outcome
 
 
@@ -139,6 +159,58 @@ def test_what_comes_after_the_end_of_a_job_changes_nothing(
         other = history.up.copy()
         other[ended:] = ~other[ended:]
         assert play(name, terms, replace(history, up=other)) == outcome
+
+
+@settings(max_examples=30)
+@given(data=st.data(), history=histories(most_zones=3))
+def test_whatever_prices_do_no_deadline_is_missed_and_omniscient_pays_least(
+    data: st.DataObject, history: History
+) -> None:
+    terms = data.draw(jobs(history.tick_s))
+    # the yardstick takes whole seconds as they are
+    change_s = round(terms.changeover_s)
+    terms = replace(
+        terms,
+        changeover_s=change_s,
+        worst_changeover_s=change_s,
+        deadline_s=terms.deadline_s + 1,
+    )
+    prices = data.draw(prices_of(history))
+
+    least = omniscient.least_cost(history.up, terms, start=20, prices=prices)
+
+    for name in ("greedy", "uniform-progress", "on-demand", "ebbtide"):
+        outcome = play(name, terms, history, prices=prices)
+        assert not outcome.is_late, name
+        assert outcome.cost_usd >= least - 1e-6, name
+
+
+@settings(max_examples=15)
+@given(data=st.data(), history=histories())
+def test_prices_that_come_after_the_end_of_a_job_change_nothing(
+    data: st.DataObject, history: History
+) -> None:
+    terms = data.draw(jobs(history.tick_s))
+    prices = data.draw(prices_of(history))
+
+    for name in fleet.NAMES:
+        outcome = play(name, terms, history, prices=prices)
+        ended_s = 20 * history.tick_s + outcome.finish_s + 1
+        other = tuple(
+            Series(
+                (*(t for t in zone.times_s if t < ended_s), ended_s),
+                (
+                    *(
+                        usd
+                        for t, usd in zip(zone.times_s, zone.usd_per_s, strict=True)
+                        if t < ended_s
+                    ),
+                    1.0,
+                ),
+            )
+            for zone in prices
+        )
+        assert play(name, terms, history, prices=other) == outcome
 
 
 @given(work_h=st.floats(1.0, 20.0), changeover_h=st.floats(0.0, 0.5))

@@ -78,6 +78,13 @@ def test_options_of_other_traces_are_refused(option: str, zones: str) -> None:
     assert f"{option} says something with" in " ".join(result.output.split())
 
 
+def test_ticks_below_a_second_are_refused(events: str) -> None:
+    result = run("--policy", "greedy", "--events", events, "--tick-seconds", "0.5")
+
+    assert result.exit_code == 2
+    assert "0.5: at least 1 s is needed" in " ".join(result.output.split())
+
+
 def test_check_15_real_churn_is_replayed_to_the_end_without_a_miss(events: str) -> None:
     found = entries(
         "--policy", "greedy,uniform-progress,ebbtide", "--events", events,
@@ -101,6 +108,15 @@ def test_more_nodes_are_had_less_often(events: str) -> None:
     ]  # fmt: skip
 
     assert hours[0] > hours[1]
+
+
+def test_a_zone_with_too_few_nodes_is_not_up(zones: str) -> None:
+    asked = ("--policy", "greedy", "--availability", zones, "--zones", "a;b", "--nodes", "3")
+
+    a, b = entries(*asked, "--starts", "1")
+
+    assert (a["spot_hours"], a["on_demand_hours"]) == (0, pytest.approx(2.1))
+    assert (b["spot_hours"], b["on_demand_hours"]) == (pytest.approx(2.1), 0)
 
 
 def test_lives_are_drawn_from_with_the_seed(lives: str) -> None:

@@ -62,6 +62,10 @@ def check_source(given: dict[str, Any]) -> str:
 def read_trace(given: dict[str, Any]) -> Trace:
     """Read or draw the trace; complain with file, row, column and value."""
     source = check_source(given)
+    if given["tick_seconds"] < 1:
+        raise click.BadParameter(
+            f"{given['tick_seconds']:g}: at least 1 s is needed", param_hint="--tick-seconds"
+        )
     file = given[source]
     with complaints(file):
         history = _READERS[source](file, given)
