@@ -1,8 +1,8 @@
 """
 Times of all-reduces at sizes that the fit did not see.
 
-Sizes are held out one at a time, of all systems together. Peers are our other methods and a
-support vector machine on the same columns.
+Sizes are held out one at a time, of all systems together; and whole systems, one at a time. Peers
+are our other methods and a support vector machine on the same columns.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from sklearn.svm import SVR
 
 from ebbtide.core.models.all_reduce import KIND
 from ebbtide.core.models.all_reduce.calls import BYTES, GPUS, NODES, SYSTEM, TIME
-from ebbtide.core.models.quality import Split
+from ebbtide.core.models.quality import Split, leave_one_out
 from ebbtide.core.models.table import Floats, Table
 from ebbtide.data.shapes import all_reduce
 from rows import Row
@@ -41,6 +41,7 @@ def rows() -> list[Row]:
     means = {name: float(np.mean(found) * 100) for name, found in errors.items()}
     own = means.pop(KIND.default)
     return [
+        *unseen_systems(table),
         Row("all-reduce, unseen size", own, "% error", "lower", None, means),
         Row(
             "all-reduce, unseen size, measurements in the interval",
@@ -48,6 +49,25 @@ def rows() -> list[Row]:
             "%",
             "higher",
         ),
+    ]
+
+
+def unseen_systems(table: Table) -> list[Row]:
+    """Hold out one system at a time."""
+    measured = table.numbers(TIME)
+    off, peer, inside = (np.empty(len(table)) for _ in range(3))
+    for known, held in leave_one_out(table.texts(SYSTEM)):
+        first, second = table.take(known), table.take(held)
+        answer = KIND.methods[KIND.default](first).predict(second)
+        off[held] = np.abs(answer.value / measured[held] - 1)
+        peer[held] = np.abs(regress(first, second) / measured[held] - 1)
+        inside[held] = (answer.low <= measured[held]) & (measured[held] <= answer.high)
+    what = "all-reduce, unseen system"
+    return [
+        Row(
+            what, float(off.mean() * 100), "% error", "lower", None, {SVM: float(peer.mean()) * 100}
+        ),
+        Row(f"{what}, measurements in the interval", float(inside.mean() * 100), "%", "higher"),
     ]
 
 
