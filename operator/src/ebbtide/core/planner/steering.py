@@ -126,9 +126,11 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
         inputs, wish = _make_haste(inputs, situation.now)
     if isinstance(wish, Infeasible):
         return Course(record=PlanRecord(), no_plan=wish, at_risk=at_risk)
+    if at_risk is not None:
+        wish = replace(wish, reason=_admit(wish))
     chosen, waiting = wish, ""
     if any(wish.replicas_in(name) > situation.rooms[name].held for name in dry):
-        chosen, waiting = _without(inputs, wish, situation, dry)
+        chosen, waiting = _without(inputs, wish, situation, dry, at_risk=at_risk)
     return Course(record=PlanRecord(plan=chosen), at_risk=at_risk, waiting=waiting)
 
 
@@ -151,8 +153,23 @@ def _make_haste(inputs: Inputs, now: datetime) -> tuple[Inputs, Plan | Infeasibl
     return (free, found) if isinstance(cheaper, Infeasible) else (nearly, cheaper)
 
 
+def _admit(found: Plan) -> str:
+    """Say what a plan is for whose goal is missed anyway."""
+    shares = ", ".join(f"{share.replicas} on {share.pool}" for share in found.shares)
+    said = found.predicted
+    return (
+        f"the goal cannot be met any more; as soon as can be: {found.workers} workers ({shares}),"
+        f" done at {said.finish:%Y-%m-%dT%H:%M:%SZ} for {said.cost_usd} USD in all"
+    )
+
+
 def _without(
-    inputs: Inputs, wish: Plan, situation: Situation, dry: frozenset[str]
+    inputs: Inputs,
+    wish: Plan,
+    situation: Situation,
+    dry: frozenset[str],
+    *,
+    at_risk: Infeasible | None,
 ) -> tuple[Plan, str]:
     """Plan with what dry pools have already given; return the plan and why it waits, if it does."""
     held = {name: situation.rooms[name].held for name in dry}
@@ -173,7 +190,8 @@ def _without(
         if isinstance(found, Infeasible):
             _, found = _make_haste(capped, situation.now)
         if isinstance(found, Plan):
-            reason = f"no node comes from {names}: {found.reason}"
+            said = found.reason if at_risk is None else _admit(found)
+            reason = f"no node comes from {names}: {said}"
             return replace(found, reason=reason, awaited=_if_other(wish, found)), ""
     text = f"no node comes from {names}, and there is time to wait for it"
     return _hold(wish, held, inputs, reason=text), text
