@@ -36,7 +36,9 @@ def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
     seen = {chosen}
     found: list[Scored] = []
     for view in _views(field, chosen):
-        menu = Menu(inputs=view.field.inputs, offers=view.offers, sizes=view.sizes)
+        menu = Menu(
+            inputs=view.field.inputs, offers=view.offers, sizes=view.sizes, fronts=field.fronts
+        )
         scored = list(_glance(view.field, menu, label=view.label))
         for one in sorted(scored, key=_key)[:1]:
             if one.outlook.fleet not in seen:
@@ -105,7 +107,12 @@ def _resize(field: Field, best: Scored) -> Scored:
             place = sizes.index(best.outlook.fleet.size) + step
             if not 0 <= place < len(sizes):
                 break
-            menu = Menu(inputs=field.inputs, offers=field.offers, sizes=(sizes[place],))
+            menu = Menu(
+                inputs=field.inputs,
+                offers=field.offers,
+                sizes=(sizes[place],),
+                fronts=field.fronts,
+            )
             found = min(_answers(field, menu, start_s=0.0, label=""), key=_key, default=best)
             if not found.key < best.key:
                 break
@@ -139,7 +146,7 @@ def _look(field: Field, menu: Menu, wishes: Sequence[Wish], *, label: str) -> It
 
 
 def _menu(field: Field, offers: tuple[Offer, ...]) -> Menu:
-    return Menu(inputs=field.inputs, offers=offers, sizes=field.inputs.sizes)
+    return Menu(inputs=field.inputs, offers=offers, sizes=field.inputs.sizes, fronts=field.fronts)
 
 
 def _starts(offers: Sequence[Offer]) -> tuple[float, ...]:

@@ -66,6 +66,10 @@ class Front:
         return found
 
 
+Fronts: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], Front]
+"""By names of pools and legal sizes."""
+
+
 def list_front(
     offers: Sequence[Offer],
     *,

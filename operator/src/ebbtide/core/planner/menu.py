@@ -8,11 +8,11 @@ a plan is to hold nine of ten times.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ebbtide.core.planner.fronts import Front, Point, list_front
+from ebbtide.core.planner.fronts import Front, Fronts, Point, list_front
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.outlook import Fleet
 from ebbtide.core.planner.risk import HOUR, Offer
@@ -57,6 +57,8 @@ class Menu:
     inputs: Inputs
     offers: tuple[Offer, ...]
     sizes: tuple[int, ...]
+    fronts: Fronts = field(default_factory=dict, compare=False)
+    """Those that were listed, for all menus of one question."""
 
     def choose(self, wish: Wish) -> Fleet | None:
         """Return the best fleet for a wish; None where none meets it."""
@@ -65,10 +67,6 @@ class Menu:
         if self._per_node is None or self._is_listed_faster(wish):
             return self._choose_listed(wish)
         return self._choose_solved(wish, self._per_node)
-
-    def front(self) -> Front:
-        """Return every fleet that is the cheapest at its rate; many pools make this long."""
-        return self._front
 
     # ------------------------------------------------------------ servers
 
@@ -99,14 +97,17 @@ class Menu:
         several = self.inputs.uses_servers and high > low and not isinstance(wish, Slowest)
         return several or (isinstance(wish, Fastest) and wish != Fastest())
 
-    @cached_property
+    @property
     def _front(self) -> Front:
-        return list_front(
-            self.offers,
-            sizes=self.sizes,
-            floor=self.inputs.on_demand_floor,
-            efficiency_of=self.inputs.speed.efficiency_of,
-        )
+        key = tuple(offer.name for offer in self.offers), self.sizes
+        if key not in self.fronts:
+            self.fronts[key] = list_front(
+                self.offers,
+                sizes=self.sizes,
+                floor=self.inputs.on_demand_floor,
+                efficiency_of=self.inputs.speed.efficiency_of,
+            )
+        return self.fronts[key]
 
     def _choose_listed(self, wish: Wish) -> Fleet | None:
         best: tuple[tuple[float, float], Point, int] | None = None

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from functools import cached_property
 from statistics import NormalDist
 from typing import Final
 
+from ebbtide.core.planner.fronts import Fronts
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.risk import HOUR, LATE, Offer, choose_interval
 from ebbtide.core.values.plan import Predicted, Share
@@ -45,6 +46,8 @@ class Field:
     now: datetime
     offers: tuple[Offer, ...]
     notes: tuple[str, ...] = ()
+    fronts: Fronts = field(default_factory=dict, compare=False, repr=False)
+    """What was listed on the way: goals change, fleets do not."""
 
     @cached_property
     def by_name(self) -> dict[str, Offer]:

@@ -29,7 +29,7 @@ def pareto(inputs: Inputs, now: datetime) -> tuple[Plan, ...]:
     if isinstance(field, Infeasible):
         return ()
     free = replace(inputs, due=None, budget_left_usd=None, minimize=Minimize.COST)
-    menu = Menu(inputs=free, offers=field.offers, sizes=inputs.sizes)
+    menu = Menu(inputs=free, offers=field.offers, sizes=inputs.sizes, fronts=field.fronts)
     outlooks = [look_ahead(field, fleet) for fleet in _fleets(field, menu)]
     plans = []
     least = float("inf")
