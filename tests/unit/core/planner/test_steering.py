@@ -128,6 +128,7 @@ def test_on_demand_stands_in_for_the_missing_part_only_and_goes_when_spot_is_bac
 
     assert set(places(stage)) == {"spot"}
     assert not pods(stage, "on-demand")
+    assert [event.reason for event in stage.events].count(reasons.RETURNED) == during["on-demand"]
 
 
 def test_nothing_changes_while_nothing_happens() -> None:

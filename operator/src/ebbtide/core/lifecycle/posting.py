@@ -111,6 +111,8 @@ class _Posts:
         for pod in elsewhere:
             if at_hand or home is None or not pod.node:
                 self.out.retire(pod)
+            if at_hand and home is not None and pod.node:
+                self._tell_move(pod, home)
 
     def _make(self, index: int, pool: Pool, live: Sequence[Pod], *, told: bool = True) -> None:
         entry = self.out.attempts[f"{Role.WORKER}-{index}"]
@@ -121,26 +123,33 @@ class _Posts:
             self.out.backing_off.append(text)
             return
         create(index, pool, crew=self.crew, out=self.out)
-        if told and (live or entry.lost):
-            self.out.events.append(self._explain(index, pool, live, lost=entry.lost))
+        if told:
+            self.out.events += self._explain(index, pool, live, lost=entry.lost)
 
-    def _explain(self, index: int, pool: Pool, live: Sequence[Pod], *, lost: bool) -> Event:
+    def _explain(self, index: int, pool: Pool, live: Sequence[Pod], *, lost: bool) -> list[Event]:
         quotas = self.posting.quotas
-        dry = [p.pool for p in live if not p.node and p.pool in quotas.dry]
-        risk = next((self.crew.risk(p) for p in live if self.crew.risk(p)), "")
-        fell_back = pool.market is Market.ON_DEMAND and quotas.stands_in(pool.name)
-        if fell_back:
+        if (live or lost) and pool.market is Market.ON_DEMAND and quotas.stands_in(pool.name):
+            dry = [p.pool for p in live if not p.node and p.pool in quotas.dry]
             where = f"pool {dry[0]} has" if dry else "spot pools have"
             text = f"{where} no node for worker {index}, on-demand pool {pool.name} stands in"
-            return Event(reason=reasons.FELL_BACK, message=text)
+            return [Event(reason=reasons.FELL_BACK, message=text)]
+        risk = next((self.crew.risk(p) for p in live if self.crew.risk(p)), "")
         if risk or lost:
             cause = risk or "its predecessor was lost"
             text = f"made a replacement for worker {index} in pool {pool.name}: {cause}"
-            return Event(reason=reasons.REPLACEMENT_CREATED, message=text)
-        text = f"worker {index} moves to pool {pool.name}: {self.posting.reason}"
-        stood_in = [self.posting.pools[p.pool].market for p in live if p.pool in self.posting.pools]
-        back = pool.market is Market.SPOT and Market.ON_DEMAND in stood_in
-        return Event(reason=reasons.RETURNED if back else reasons.MOVED_POOL, message=text)
+            return [Event(reason=reasons.REPLACEMENT_CREATED, message=text)]
+        return []  # a move is told when it is done
+
+    def _tell_move(self, pod: Pod, home: str) -> None:
+        """Say that a worker has gone to another pool."""
+        pools = self.posting.pools
+        markets = [pools[name].market if name in pools else None for name in (pod.pool, home)]
+        back = markets == [Market.ON_DEMAND, Market.SPOT]
+        text = (
+            f"worker {pod.index} moves from pool {pod.pool} to pool {home}: {self.posting.reason}"
+        )
+        reason = reasons.RETURNED if back else reasons.MOVED_POOL
+        self.out.events.append(Event(reason=reason, message=text))
 
     def _watch(self, at_home: Sequence[Pod]) -> None:
         """Say whom the plan counts on and who has no node yet."""
