@@ -11,69 +11,7 @@ from matplotlib.image import imread
 
 from ebbtide.api.plan_status import PlanStatus
 from ebbtide.cli.entry import main
-
-AT = "2026-08-01T12:00:00Z"
-TEMPLATE = {
-    "spec": {
-        "containers": [
-            {
-                "name": "trainer",
-                "image": "example/trainer",
-                "command": ["python", "train.py"],
-                "resources": {"limits": {"nvidia.com/gpu": 1}},
-                "volumeMounts": [{"name": "state", "mountPath": "/checkpoints"}],
-            }
-        ],
-        "volumes": [{"name": "state", "persistentVolumeClaim": {"claimName": "state"}}],
-    }
-}
-
-
-def job(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "ebbtide.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": "resnet50"},
-        "spec": {
-            "work": {"steps": 64_000, "globalBatchSize": 1024},
-            "objective": {"deadlineSeconds": 28_800},
-            "elasticPolicy": {"minReplicas": 2, "maxReplicas": 16},
-            "capacity": {"onDemandFloor": 0},
-            "template": TEMPLATE,
-            **spec,
-        },
-    }
-
-
-def pool(name: str, usd: str, *, spot: bool = False, gpu: str = "V100") -> dict[str, Any]:
-    return {
-        "apiVersion": "ebbtide.dev/v1alpha1",
-        "kind": "CapacityPool",
-        "metadata": {"name": name},
-        "spec": {
-            "nodeSelector": {"pool": name},
-            "market": "Spot" if spot else "OnDemand",
-            "maxNodes": 16,
-            "gpu": {"type": gpu, "count": 1},
-            "price": {"usdPerNodeHour": usd},
-        },
-    }
-
-
-POOLS = [pool("v100-spot", "0.92", spot=True), pool("v100-ondemand", "3.06")]
-PROFILE = {
-    "apiVersion": "ebbtide.dev/v1alpha1",
-    "kind": "WorkloadProfile",
-    "metadata": {"name": "mine"},
-    "spec": {
-        "workload": "resnet50",
-        "gradientBytes": 102e6,
-        "stepTimes": [
-            {"gpu": "V100", "localBatch": batch, "seconds": 0.01 + 0.003 * batch}
-            for batch in (32, 64, 128, 256, 512)
-        ],
-    },
-}
+from support.plan_files import AT, POOLS, PROFILE, make_job, make_pool
 
 
 class Shell:
@@ -104,7 +42,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def test_a_plan_is_printed_with_reason_and_assumptions(shell: Shell) -> None:
-    result = shell.run("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+    result = shell.run("-f", shell.write("all.yaml", make_job(), *POOLS, PROFILE))
 
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -116,7 +54,7 @@ def test_a_plan_is_printed_with_reason_and_assumptions(shell: Shell) -> None:
 
 
 def test_json_has_the_shape_of_the_status(shell: Shell) -> None:
-    found = shell.content("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+    found = shell.content("-f", shell.write("all.yaml", make_job(), *POOLS, PROFILE))
 
     status = PlanStatus.model_validate(found["plan"])
     assert sum(share.replicas for share in status.pools) >= 2
@@ -127,7 +65,7 @@ def test_json_has_the_shape_of_the_status(shell: Shell) -> None:
 
 
 def test_yaml_says_the_same_as_json(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(), *POOLS, PROFILE)
 
     result = shell.run("-f", file, "-o", "yaml")
 
@@ -135,9 +73,9 @@ def test_yaml_says_the_same_as_json(shell: Shell) -> None:
 
 
 def test_files_may_be_apart(shell: Shell) -> None:
-    together = shell.content("-f", shell.write("all.yaml", job(), *POOLS, PROFILE))
+    together = shell.content("-f", shell.write("all.yaml", make_job(), *POOLS, PROFILE))
     apart = shell.content(
-        *("-f", shell.write("job.yaml", job())),
+        *("-f", shell.write("job.yaml", make_job())),
         *("--pools", shell.write("pools.yaml", {"kind": "List", "items": POOLS})),
         *("--profile", shell.write("profile.yaml", PROFILE)),
     )
@@ -146,13 +84,13 @@ def test_files_may_be_apart(shell: Shell) -> None:
 
 
 def test_the_job_may_come_from_standard_input(shell: Shell) -> None:
-    text = yaml.safe_dump_all([job(), *POOLS])
+    text = yaml.safe_dump_all([make_job(), *POOLS])
 
     assert shell.run("-f", "-", stdin=text).exit_code == 0
 
 
 def test_without_pools_a_region_of_the_price_list_is_taken(shell: Shell) -> None:
-    found = shell.content("-f", shell.write("job.yaml", job()))
+    found = shell.content("-f", shell.write("job.yaml", make_job()))
 
     assert any("aws us-east-1" in note for note in found["notes"])
     assert {one["market"] for one in found["pools"]} == {"Spot", "OnDemand"}
@@ -160,7 +98,7 @@ def test_without_pools_a_region_of_the_price_list_is_taken(shell: Shell) -> None
 
 
 def test_the_front_is_shown_on_demand(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(), *POOLS, PROFILE)
 
     found = shell.content("-f", file, "--pareto")
     table = shell.run("-f", file, "--pareto").stdout
@@ -176,7 +114,9 @@ def test_the_front_is_shown_on_demand(shell: Shell) -> None:
 def test_the_front_is_drawn(shell: Shell, name: str) -> None:
     path = shell.folder / name
 
-    result = shell.run("-f", shell.write("all.yaml", job(), *POOLS, PROFILE), "--plot", str(path))
+    result = shell.run(
+        "-f", shell.write("all.yaml", make_job(), *POOLS, PROFILE), "--plot", str(path)
+    )
 
     assert result.exit_code == 0
     if path.suffix == ".png":
@@ -188,7 +128,7 @@ def test_the_front_is_drawn(shell: Shell, name: str) -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(), *POOLS, PROFILE)
 
     result = shell.run("-f", file, "--plot", str(shell.folder / "no" / "front.png"))
 
@@ -200,10 +140,10 @@ def test_a_picture_that_cannot_be_written_is_an_error(shell: Shell) -> None:
 
 
 def test_an_impossible_goal_exits_with_three_and_names_the_nearest(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(objective={"deadlineSeconds": 300}), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(objective={"deadlineSeconds": 300}), *POOLS, PROFILE)
 
     found = shell.content("-f", file, code=3)["infeasible"]
-    later = job(objective={"deadline": found["nearestDeadline"]})
+    later = make_job(objective={"deadline": found["nearestDeadline"]})
 
     assert found["nearestDeadline"] in found["reason"]
     assert found["nearestBudgetUsd"] is None
@@ -214,10 +154,10 @@ def test_an_impossible_goal_exits_with_three_and_names_the_nearest(shell: Shell)
 
 
 def test_a_budget_that_is_too_small_names_the_least(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(objective={"budget": "1.00"}), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(objective={"budget": "1.00"}), *POOLS, PROFILE)
 
     found = shell.content("-f", file, code=3)["infeasible"]
-    larger = job(objective={"budget": found["nearestBudgetUsd"]})
+    larger = make_job(objective={"budget": found["nearestBudgetUsd"]})
 
     assert shell.run("-f", shell.write("more.yaml", larger, *POOLS, PROFILE)).exit_code == 0
 
@@ -225,13 +165,15 @@ def test_a_budget_that_is_too_small_names_the_least(shell: Shell) -> None:
 def test_no_pool_that_fits_is_no_plan(shell: Shell) -> None:
     capacity = {"pools": ["elsewhere"], "onDemandFloor": 0}
 
-    found = shell.content("-f", shell.write("all.yaml", job(capacity=capacity), *POOLS), code=3)
+    found = shell.content(
+        "-f", shell.write("all.yaml", make_job(capacity=capacity), *POOLS), code=3
+    )
 
     assert "elsewhere: there is no such CapacityPool" in found["infeasible"]["reason"]
 
 
 def test_a_pool_that_costs_nothing_is_not_planned_with(shell: Shell) -> None:
-    found = shell.content("-f", shell.write("all.yaml", job(), pool("p", "0")), code=3)
+    found = shell.content("-f", shell.write("all.yaml", make_job(), make_pool("p", "0")), code=3)
 
     assert "pool p: a price of 0 USD" in found["infeasible"]["reason"]
 
@@ -240,7 +182,7 @@ def test_a_pool_that_costs_nothing_is_not_planned_with(shell: Shell) -> None:
 
 
 def test_every_wrong_field_is_named_with_what_would_be_right(shell: Shell) -> None:
-    wrong = job(elasticPolicy={"minReplicas": 0, "maxReplicas": 16}, stragety="AllReduce")
+    wrong = make_job(elasticPolicy={"minReplicas": 0, "maxReplicas": 16}, stragety="AllReduce")
 
     result = shell.run("-f", shell.write("job.yaml", wrong))
 
@@ -253,20 +195,24 @@ def test_every_wrong_field_is_named_with_what_would_be_right(shell: Shell) -> No
     ("documents", "says"),
     [
         pytest.param([*POOLS], "0 documents of kind TrainingJob, one is needed", id="no job"),
-        pytest.param([job(), job()], "2 documents of kind TrainingJob", id="two jobs"),
+        pytest.param([make_job(), make_job()], "2 documents of kind TrainingJob", id="two jobs"),
         pytest.param(["text"], "'text' has no `kind`", id="no object"),
         pytest.param([{"kind": 3}], "has no `kind`", id="kind of a number"),
         pytest.param([], "holds nothing", id="empty"),
-        pytest.param([job(), pool("p", "x")], "p: spec.price.usdPerNodeHour", id="no price"),
-        pytest.param([job(), *POOLS, POOLS[0]], "names must differ", id="one name twice"),
-        pytest.param([job(), {"kind": "CapacityPool"}], "metadata.name: is missing", id="no name"),
         pytest.param(
-            [job(), {**PROFILE, "spec": {"workload": "x", "tensors": -1}}],
+            [make_job(), make_pool("p", "x")], "p: spec.price.usdPerNodeHour", id="no price"
+        ),
+        pytest.param([make_job(), *POOLS, POOLS[0]], "names must differ", id="one name twice"),
+        pytest.param(
+            [make_job(), {"kind": "CapacityPool"}], "metadata.name: is missing", id="no name"
+        ),
+        pytest.param(
+            [make_job(), {**PROFILE, "spec": {"workload": "x", "tensors": -1}}],
             "mine: spec.tensors",
             id="wrong profile",
         ),
         pytest.param(
-            [job(profile="other"), PROFILE, {**PROFILE, "metadata": {"name": "third"}}],
+            [make_job(profile="other"), PROFILE, {**PROFILE, "metadata": {"name": "third"}}],
             "no WorkloadProfile is called 'other'",
             id="no such profile",
         ),
@@ -297,7 +243,7 @@ def test_files_that_are_no_yaml_are_named(shell: Shell) -> None:
 
 
 def test_empty_files_of_pools_and_profiles_are_refused(shell: Shell) -> None:
-    file, other = shell.write("job.yaml", job()), shell.write("other.yaml", job())
+    file, other = shell.write("job.yaml", make_job()), shell.write("other.yaml", make_job())
 
     for option in ("--pools", "--profile"):
         result = shell.run("-f", file, option, other)
@@ -307,14 +253,14 @@ def test_empty_files_of_pools_and_profiles_are_refused(shell: Shell) -> None:
 
 @pytest.mark.parametrize("moment", ["tomorrow", "2026-08-01T12:00:00"])
 def test_a_moment_needs_a_zone(shell: Shell, moment: str) -> None:
-    result = shell.run("-f", shell.write("job.yaml", job()), "--at", moment)
+    result = shell.run("-f", shell.write("job.yaml", make_job()), "--at", moment)
 
     assert result.exit_code == 2
     assert "--at" in result.stderr
 
 
 def test_now_is_the_default_moment(shell: Shell) -> None:
-    file = shell.write("all.yaml", job(), *POOLS, PROFILE)
+    file = shell.write("all.yaml", make_job(), *POOLS, PROFILE)
 
     result = CliRunner().invoke(main, ["plan", "-f", file, "-o", "json"])
 
@@ -328,7 +274,7 @@ def test_a_profile_that_the_job_names_is_chosen(shell: Shell) -> None:
     other = {**PROFILE, "metadata": {"name": "other"}, "spec": {"workload": "none"}}
 
     found = shell.content(
-        "-f", shell.write("all.yaml", job(profile="mine"), *POOLS, other, PROFILE)
+        "-f", shell.write("all.yaml", make_job(profile="mine"), *POOLS, other, PROFILE)
     )
 
     assert any("profile: 5 measurements" in text for text in found["plan"]["assumptions"])
@@ -336,7 +282,7 @@ def test_a_profile_that_the_job_names_is_chosen(shell: Shell) -> None:
 
 def test_a_profile_of_the_workload_is_chosen(shell: Shell) -> None:
     other = {**PROFILE, "metadata": {"name": "other"}, "spec": {"workload": "none"}}
-    labelled = job()
+    labelled = make_job()
     labelled["metadata"]["labels"] = {"ebbtide.dev/workload": "resnet50"}
 
     found = shell.content("-f", shell.write("all.yaml", labelled, *POOLS, other, PROFILE))
@@ -345,6 +291,6 @@ def test_a_profile_of_the_workload_is_chosen(shell: Shell) -> None:
 
 
 def test_a_named_profile_that_is_not_there_is_told(shell: Shell) -> None:
-    found = shell.content("-f", shell.write("all.yaml", job(profile="mine"), *POOLS))
+    found = shell.content("-f", shell.write("all.yaml", make_job(profile="mine"), *POOLS))
 
     assert any("give it by --profile" in note for note in found["notes"])

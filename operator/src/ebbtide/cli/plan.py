@@ -43,6 +43,10 @@ class Answer:
     "--pools", metavar="FILE",
     help="CapacityPools as YAML; those that the embedded price list offers where not given.",
 )  # fmt: skip
+@click.option("--context", metavar="NAME", help="Take the pools of this context's cluster.")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Where the context is; kubectl's where not given."
+)
 @click.option("--profile", metavar="FILE", help="A WorkloadProfile as YAML.")
 @click.option("--at", metavar="TIME", help="Plan for this moment (RFC 3339), not for now.")
 @click.option("--pareto", is_flag=True, help="Show the whole front of cost and time as well.")
@@ -52,9 +56,10 @@ def plan(**given: Any) -> None:
     """
     Plan a job: which pools, how many workers, for how much and until when.
 
-    Needs no cluster: speeds come from a profile, else from the embedded models, else from a prior,
-    and the answer says which. Exits with 3, and names the nearest goal that can be met, where no
-    plan meets the goal; with 2 where the input cannot be used.
+    Needs no cluster, unless --context names one: speeds come from a profile, else from the
+    embedded models, else from a prior, and the answer says which. Exits with 3, and names the
+    nearest goal that can be met, where no plan meets the goal; with 2 where the input cannot be
+    used.
     """
     use_one_thread()
     path = _check_plot(given["plot"])
@@ -158,13 +163,13 @@ def _describe_models(profile: "Profile | None") -> tuple[str, ...]:
 def _pools(
     given: dict[str, Any], documents: "Documents", job: "Job"
 ) -> tuple[tuple["Pool", ...], tuple[str, ...]]:
-    from ebbtide.cli.documents import POOL, BadInputError, read_documents, read_pools
+    from ebbtide.cli.documents import POOL, BadInputError, read_pools
 
-    if given["pools"] is not None:
-        elsewhere = read_documents(given["pools"])
+    elsewhere = _other_place(given)
+    if elsewhere is not None:
         pools = read_pools(elsewhere)
         if not pools:
-            raise BadInputError(given["pools"], (f"no document of kind {POOL}: one is needed",))
+            raise BadInputError(elsewhere.file, (f"no document of kind {POOL}: one is needed",))
         return pools, ()
     pools = read_pools(documents)
     if pools:
@@ -179,6 +184,23 @@ def _pools(
         f" list of {catalogue.date} are taken, {offered.MOST_NODES} nodes each at most"
     )
     return pools, (note,)
+
+
+def _other_place(given: dict[str, Any]) -> "Documents | None":
+    """Return where the pools are, if not beside the job."""
+    if given["pools"] is not None and given["context"] is not None:
+        raise click.UsageError("--pools and --context both say where the pools are: give one")
+    if given["kubeconfig"] is not None and given["context"] is None:
+        raise click.UsageError("--kubeconfig says something with --context alone: give that too")
+    if given["pools"] is not None:
+        from ebbtide.cli.documents import read_documents
+
+        return read_documents(given["pools"])
+    if given["context"] is not None:
+        from ebbtide.cli.cluster_documents import fetch_pools
+
+        return fetch_pools(given["context"], kubeconfig=given["kubeconfig"])
+    return None
 
 
 def _profile(
