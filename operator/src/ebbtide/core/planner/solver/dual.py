@@ -105,6 +105,16 @@ def fill(cover: Cover, order: Places) -> Filling:
     )
 
 
+def fill_ends(cover: Cover) -> tuple[Filling, Filling]:
+    """
+    Fill every size with the cheapest nodes, and with the fastest.
+
+    Ties by rate and by cost, or the bounds that start from these stay far off.
+    """
+    cheapest = fill(cover, np.lexsort((-cover.rate, cover.cost)))
+    return cheapest, fill(cover, np.lexsort((cover.cost, -cover.rate)))
+
+
 def force(cover: Cover, order: Places) -> tuple[Floats, Floats]:
     """Return what any plan has with the first on-demand nodes up to the floor; what is left."""
     forced = cover.least.copy()
@@ -136,15 +146,13 @@ class _Climb:
 
     def run(self, start: float | None) -> Bound | None:
         cover = self.cover
-        # Ties by lower cost at this end, by higher rate at the other, or the bound stays far off.
-        last = fill(cover, np.lexsort((cover.cost, -cover.rate)))
+        first, last = fill_ends(cover)
         possible = last.rate >= cover.demand - cover.slack
         if not possible.any():
             return None
         self._offer(last)
         missing = np.where(possible, cover.scale * (cover.demand - last.rate), np.inf)
         high = self._line(last, int(missing.argmin()))
-        first = fill(cover, np.lexsort((-cover.rate, cover.cost)))
         self._offer(first)
         place = self._take(first, 0.0)
         low = self._line(first, place)

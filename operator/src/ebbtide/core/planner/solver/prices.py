@@ -22,6 +22,8 @@ from ebbtide.core.planner.solver.dual import Bound, force
 class Prices:
     """Reduced costs, and the base of every size."""
 
+    rate: float
+    """Of one unit of rate."""
     reduced: Floats
     on_demand: float
     bases: Floats
@@ -51,7 +53,7 @@ def find_prices(cover: Cover, found: Bound) -> Prices:
         bases = demanded + node * cover.sizes + base
         least = float((cover.scale * bases).min())
         if best is None or least > highest:
-            best, highest = Prices(reduced, on_demand, bases), least
+            best, highest = Prices(found.price, reduced, on_demand, bases), least
     assert best is not None  # noqa: S101 -- there is always one candidate
     return best
 

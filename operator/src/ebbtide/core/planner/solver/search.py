@@ -8,7 +8,9 @@ import numpy as np
 
 from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
 from ebbtide.core.planner.solver.dominance import limit_most
-from ebbtide.core.planner.solver.dual import Bound, bound, fill
+from ebbtide.core.planner.solver.dual import Bound, bound, fill, fill_ends
+from ebbtide.core.planner.solver.halves import Halves
+from ebbtide.core.planner.solver.own import bound_each
 from ebbtide.core.planner.solver.pair import close
 from ebbtide.core.planner.solver.prices import Prices, find_prices
 from ebbtide.core.planner.solver.radius import radius
@@ -21,6 +23,8 @@ LISTED: Final = 10.6
 """So many, by their bound, and the problem is cut in two unless the list is nearly complete."""
 LONGEST: Final = 15.0
 NEARLY: Final = 1.3
+HALVES: Final = (7.0, 9.5, 12.0)
+"""Logarithms of how many states each half has, in turn."""
 FARTHER: Final = 4.0
 """A list that reaches less than this part of the way is not made longer."""
 DOUBT: Final = 1e-7
@@ -127,11 +131,11 @@ class _Search:
 
     def run(self, root: Bound) -> None:
         alive = np.flatnonzero(root.bounds < self._goal())
-        for piece in _cut(self.cover, alive):
-            if len(piece) == len(self.cover.sizes):
-                self._push(float(root.bounds.min()), self.cover, root)
-            else:
-                self._push(float(root.bounds[piece].min()), self.cover.at(piece), None)
+        pieces = _cut(self.cover, alive)
+        if len(pieces) == 1 and len(alive) == len(self.cover.sizes):
+            self._push(float(root.bounds.min()), self.cover, root)
+        else:
+            self._push_pieces(root, alive, pieces)
         while self.heap:
             lowest, _, part, known = heapq.heappop(self.heap)
             if lowest >= self._goal():
@@ -147,6 +151,21 @@ class _Search:
             found.bound = max(found.bound, self.open_bound)
         else:
             found.bound = found.best.value
+
+    def _push_pieces(self, root: Bound, alive: Places, pieces: list[Places]) -> None:
+        """Bound every size at its own price first: that of the root is far off for most."""
+        bounds, prices = root.bounds.copy(), np.full(len(root.bounds), root.price)
+        if len(alive) > 1:
+            part = self.cover.at(alive)
+            own = bound_each(part, *fill_ends(part))
+            better = own.bounds > bounds[alive]
+            prices[alive[better]] = own.prices[better]
+            bounds[alive] = np.maximum(bounds[alive], own.bounds)
+        for piece in pieces:
+            known = None
+            if len(piece) == 1:
+                known = Bound(float(prices[piece[0]]), bounds[piece], 0)
+            self._push(float(bounds[piece].min()), self.cover.at(piece), known)
 
     def _goal(self) -> float:
         """Plans at or above it are no better; costs in whole quanta leave gaps below the best."""
@@ -180,6 +199,8 @@ class _Search:
                 self._push(float(dual.bounds[chosen].min()), part.at(chosen), None)
             return
         lowest = float(dual.bounds[0])
+        if dual.sides is None:
+            dual = bound(part, best, start=dual.price or None) or dual
         halves = _halve(part, dual)
         for half in halves:
             self._push(lowest, half, None)
@@ -188,34 +209,46 @@ class _Search:
             self.cuts = self.limits.cuts + 1
 
     def _list(self, part: Cover, dual: Bound) -> bool:
-        """List states farther and farther; tell whether that was all of them."""
+        """List all states that could be better; tell whether that was all of them."""
         prices = find_prices(part, dual)
         far = _far(part, prices)
         self._try_singles(part, prices)
-        log_states = FIRST
-        while log_states <= LONGEST:
+        room = min(self._room(part, prices), far)
+        if room <= 0:
+            return True
+        lister = Lister(part, prices, room)
+        pools = lister.near(room)
+        reach = radius(
+            lister.columns[DISTANCE, pools], lister.spread[pools], room=room, log_states=FIRST
+        )
+        if reach >= room:
+            states = lister.list_within(room, most=STATES)
+            if states is not None:
+                self._close(part, prices, lister, states)
+                return True
+        return self._list_halves(part, prices, far)
+
+    def _list_halves(self, part: Cover, prices: Prices, far: float) -> bool:
+        """List the states of each half of the pools, farther and farther."""
+        for log_states in HALVES:
             room = min(self._room(part, prices), far)
             if room <= 0:
                 return True
-            lister = Lister(part, prices, room)
-            pools = lister.near(room)
-            distances, most = lister.columns[DISTANCE, pools], lister.spread[pools]
-            reach = radius(distances, most, room=room, log_states=LISTED)
-            if reach < room:
-                reach = radius(distances, most, room=room, log_states=log_states)
-            if reach > 0:
-                states = lister.list_within(reach, most=STATES)
-                if states is None:
-                    return False
-                self._close(part, prices, lister, states)
-                room = min(self._room(part, prices), far)
-                if reach >= room:
-                    return True
-            else:
-                self._close(part, prices, lister, lister.list_some(room))
-            if reach < room / (FARTHER if log_states < LISTED else NEARLY):
+            halves = Halves(part, prices, room)
+            reach = halves.reach(log_states)
+            if reach <= 0:
+                self._close(part, prices, halves.lister, halves.lister.list_some(room))
                 return False
-            log_states += GROWTH
+
+            def look(states: States | None, halves: Halves = halves) -> Floats:
+                if states is not None:
+                    self._close(part, prices, halves.lister, states)
+                return np.minimum(prices.rooms(part, self._goal()), far)
+
+            if not halves.search(reach, look):
+                return False
+            if reach >= min(self._room(part, prices), far):
+                return True
         return False
 
     def _room(self, part: Cover, prices: Prices) -> float:
@@ -266,8 +299,13 @@ def _halve(part: Cover, dual: Bound) -> list[Cover]:
 
 
 def _far(cover: Cover, prices: Prices) -> float:
-    """Return a distance beyond which there are no states at all."""
-    return 1.0 + 2 * float((np.abs(prices.reduced) + prices.on_demand) @ cover.most)
+    """Return a distance, surplus included, beyond which there are no plans at all."""
+    reduced = float((np.abs(prices.reduced) + prices.on_demand) @ cover.most)
+    surplus = 0.0
+    if prices.rate > 0:
+        rates = np.abs(cover.rate) @ cover.most + np.abs(cover.demand).max()
+        surplus = prices.rate * float(rates)
+    return 1.0 + 2 * (reduced + surplus)
 
 
 def _narrow(dual: Bound, alive: Flags) -> Bound:

@@ -44,15 +44,31 @@ class States:
     """x^, with nothing yet of the pools that are left to the end."""
     steps: list[tuple[Places, Places | int, Floats]] = field(default_factory=list)
     """Of each step: the state before, the pool that changed, and by how much."""
+    pairs: "Pairs | None" = None
+    """What the first step begins with, where that is not x^ alone."""
 
     def plan(self, state: int) -> Floats:
         """Return the nodes of each pool in one state."""
-        plan = self.start.copy()
+        change = np.zeros(len(self.start))
         for parents, pools, amounts in reversed(self.steps):
             pool = pools if isinstance(pools, int) else int(pools[state])
-            plan[pool] += amounts[state]
+            change[pool] += amounts[state]
             state = int(parents[state])
-        return plan
+        return change + (self.start if self.pairs is None else self.pairs.plan(state))
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A state of each of two lists, the second of changes alone."""
+
+    first: States
+    second: States
+    left: Places
+    right: Places
+
+    def plan(self, pair: int) -> Floats:
+        """Return the nodes of each pool of one pair."""
+        return self.first.plan(int(self.left[pair])) + self.second.plan(int(self.right[pair]))
 
 
 def choose_roles(cover: Cover, prices: Prices, room: float) -> Roles:
@@ -113,10 +129,10 @@ class Lister:
 
         A few may lie at the room or beyond.
         """
-        states = self._begin()
+        states = self.begin()
         pools = self.near(room)
         distances = self.columns[DISTANCE, pools]
-        blind = self._is_blind(states, pools, room)
+        blind = self._is_blind(pools, room)
         thin = _Thinning(blind, THIN_BLIND if blind else THIN_ABOVE)
         alone = int(np.searchsorted(-distances, -room / 2, side="right"))
         if alone:
@@ -133,13 +149,27 @@ class Lister:
             if states.sums.shape[1] > most:
                 return None
         if self.roles.by_floor is not None:
-            self._meet_floor(states, self.roles.by_floor, room)
+            self.meet_floor(states, room)
             thin.apply(states)
         return states
 
+    def list_on(
+        self, states: States, pools: Places, *, room: float, most: int, thins: bool
+    ) -> bool:
+        """Change these pools within the room; tell whether the states stayed few enough."""
+        blind = self._is_blind(self.near(room), room)
+        thin = _Thinning(blind, THIN_BLIND if blind else THIN_ABOVE)
+        for pool in pools:
+            self._change(states, int(pool), room=room, most_nodes=np.inf)
+            if thins:
+                thin.apply(states)
+            if states.sums.shape[1] > most:
+                return False
+        return True
+
     def list_some(self, room: float) -> States:
         """Return all states of a few pools: where many ties make all of them too many."""
-        states = self._begin()
+        states = self.begin()
         pools = self.near(room)
         weight = np.abs(self.cover.rate[pools])
         pools = pools[np.lexsort((-weight, self.columns[DISTANCE, pools]))]
@@ -150,13 +180,13 @@ class Lister:
 
     def list_singles(self) -> States:
         """Return the states in which at most one node of one pool is changed."""
-        states = self._begin()
+        states = self.begin()
         pools = self.near(np.inf)
         if len(pools):
             self._change_one(states, pools)
         return states
 
-    def _is_blind(self, states: States, pools: Places, room: float) -> bool:
+    def _is_blind(self, pools: Places, room: float) -> bool:
         """
         Tell whether the number of nodes of a state does not matter.
 
@@ -174,14 +204,19 @@ class Lister:
         change = float(ways.sum())
         if self.roles.by_floor is not None:
             change += float(cover.most[self.roles.by_floor])
-        nodes, size = float(states.sums[NODES, 0]), float(cover.sizes[0])
+        nodes, size = float(self.begin().sums[NODES, 0]), float(cover.sizes[0])
         enough = size - nodes - change >= cover.most[first] + cover.least[second]
         return bool(enough and size - nodes + change <= cover.most[second] + cover.least[first])
 
-    def _begin(self) -> States:
-        cover = self.cover
-        start = np.where(self.prices.reduced < 0, cover.most, cover.least)
+    def begin(self) -> States:
+        """Return x^, with nothing yet of the pools that are left to the end."""
+        start = np.where(self.prices.reduced < 0, self.cover.most, self.cover.least)
         start[self.last] = 0.0
+        return self.begin_at(start)
+
+    def begin_at(self, start: Floats) -> States:
+        """Return one state."""
+        cover = self.cover
         on_demand = start[cover.is_on_demand].sum()
         sums = np.array([[0.0, start.sum(), cover.rate @ start, cover.cost @ start, on_demand]]).T
         return States(sums, start)
@@ -209,9 +244,11 @@ class Lister:
         states.sums = states.sums[:, parents] + column[:, None] * amounts
         states.steps.append((parents, pool, amounts * column[NODES]))
 
-    def _meet_floor(self, states: States, pool: int, room: float) -> None:
+    def meet_floor(self, states: States, room: float) -> None:
         """Choose one pool's nodes so that few are on demand beyond the floor: they cost too."""
-        cover, prices = self.cover, self.prices
+        cover, prices, pool = self.cover, self.prices, self.roles.by_floor
+        if pool is None:
+            return
         distance, nodes, _, _, on_demand = states.sums
         # A margin for rounding: whatever is too far is only listed in vain.
         beyond = np.floor((room - distance) / prices.on_demand * (1 + 1e-9) + 1e-9)
