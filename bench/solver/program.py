@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 SCALE: Final = 1e7
 """CP-SAT knows whole numbers only."""
 LIMIT_S: Final = 20.0
+"""What a peer may take where it is the judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Reply:
     seconds: float
 
 
-def ask_highs(question: Question, **more: float) -> Reply:
+def ask_highs(question: Question, *, limit_s: float = LIMIT_S, **more: float) -> Reply:
     """Ask scipy.milp, with its gap closed."""
     begun = time.perf_counter()
     program = build(question, **more)
@@ -147,13 +148,15 @@ def ask_highs(question: Question, **more: float) -> Reply:
         constraints=LinearConstraint(program.rows, program.low, program.high),
         bounds=Bounds(0, program.upper),
         integrality=whole,
-        options={"mip_rel_gap": 0.0, "time_limit": LIMIT_S},
+        options={"mip_rel_gap": 0.0, "time_limit": limit_s},
     )
     plan = None if found.x is None else np.rint(found.x[: program.num_pools + 1])
     return Reply(plan, found.status in {0, 2}, time.perf_counter() - begun)
 
 
-def ask_cp_sat(question: Question, *, workers: int, **more: float) -> Reply:
+def ask_cp_sat(
+    question: Question, *, workers: int, limit_s: float = LIMIT_S, **more: float
+) -> Reply:
     """Ask CP-SAT with all numbers scaled to whole ones."""
     begun = time.perf_counter()
     program = build(question, **more)
@@ -182,7 +185,7 @@ def ask_cp_sat(question: Question, *, workers: int, **more: float) -> Reply:
     )
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
-    solver.parameters.max_time_in_seconds = LIMIT_S
+    solver.parameters.max_time_in_seconds = limit_s
     status = solver.solve(model)
     plan = None
     if status in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
@@ -191,7 +194,7 @@ def ask_cp_sat(question: Question, *, workers: int, **more: float) -> Reply:
     return Reply(plan, proven, time.perf_counter() - begun)
 
 
-def ask_cbc(question: Question, **more: float) -> Reply:
+def ask_cbc(question: Question, *, limit_s: float = LIMIT_S, **more: float) -> Reply:
     """Ask CBC through PuLP."""
     begun = time.perf_counter()
     program = build(question, **more)
@@ -210,7 +213,7 @@ def ask_cbc(question: Question, **more: float) -> Reply:
             problem += total >= low
         if math.isfinite(high):
             problem += total <= high
-    problem.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=LIMIT_S))
+    problem.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=limit_s))
     plan = None
     if problem.sol_status in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}:
         plan = np.rint([float(x.value() or 0) for x in columns[: program.num_pools + 1]])
