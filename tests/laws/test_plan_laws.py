@@ -101,6 +101,24 @@ def test_a_later_deadline_never_costs_more(question: Inputs, factor: float) -> N
 
 
 @settings(max_examples=40)
+@given(questions(minimize=Minimize.COST), st.sampled_from([60.0, 600.0]))
+def test_with_starts_that_holds_but_for_what_they_cost(question: Inputs, start_s: float) -> None:
+    assume(question.due is not None)
+    assert question.due is not None
+    slow = replace(question, overheads=replace(INTERRUPTIONS, start_s=start_s))
+    later = replace(slow, due=NOW + (question.due - NOW) * 2)
+
+    before, after = plan(slow, NOW), plan(later, NOW)
+
+    if isinstance(before, Plan):
+        assert isinstance(after, Plan)
+        hours = (after.predicted.finish_late - NOW).total_seconds() / 3600
+        starts = float(after.predicted.cost_high_usd) * start_s / 3600 / hours
+        more = float(after.predicted.cost_high_usd - before.predicted.cost_high_usd)
+        assert more <= starts + 0.02
+
+
+@settings(max_examples=40)
 @given(questions(), pools())
 def test_more_capacity_is_never_a_worse_plan(
     question: Inputs, others: tuple[PoolState, ...]

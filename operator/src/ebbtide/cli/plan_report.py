@@ -9,7 +9,7 @@ from ebbtide.cli.tables import lay_out
 
 if TYPE_CHECKING:
     from ebbtide.cli.plan import Answer
-    from ebbtide.core.values.plan import Infeasible, Plan, Predicted, Share
+    from ebbtide.core.values.plan import Alternative, Infeasible, Plan, Share
     from ebbtide.core.values.pool import Pool
 
 
@@ -98,13 +98,7 @@ def _lines(answer: "Answer") -> Iterable[str]:
         notes = (*found.assumptions, *answer.notes)
     if answer.front:
         yield from ("", "front of cost and time:")
-        yield lay_out(
-            ["workers", "finish", "USD", "deadline"],
-            [
-                [_shares(plan.shares, plan.servers), *_figures(plan.predicted)]
-                for plan in answer.front
-            ],
-        )
+        yield _compare(answer.front)
     if notes:
         yield from ("", "assumed:", *(f"- {note}" for note in notes))
 
@@ -139,24 +133,28 @@ def _plan_lines(answer: "Answer", plan: "Plan") -> Iterable[str]:
     yield f"why         {plan.reason}"
     if plan.alternatives:
         yield from ("", "other plans:")
-        yield lay_out(
-            ["workers", "finish", "USD", "deadline", "why not"],
-            [
-                [_shares(one.shares, one.servers), *_figures(one.predicted), one.why]
-                for one in plan.alternatives
-            ],
-        )
+        yield _compare(plan.alternatives, whys=[one.why for one in plan.alternatives])
+
+
+def _compare(plans: "Sequence[Plan | Alternative]", *, whys: Sequence[str] = ()) -> str:
+    """Return a table of plans; without a deadline it has no column for one."""
+    has_deadline = any(plan.predicted.deadline_probability is not None for plan in plans)
+    head = ["workers", "finish", "USD", *(["deadline"] if has_deadline else [])]
+    rows = [
+        [
+            _shares(plan.shares, plan.servers),
+            _moment(plan.predicted.finish),
+            str(plan.predicted.cost_usd),
+            *([f"{plan.predicted.deadline_probability:.0%}"] if has_deadline else []),
+        ]
+        for plan in plans
+    ]
+    if whys:
+        head.append("why not")
+        rows = [[*row, why] for row, why in zip(rows, whys, strict=True)]
+    return lay_out(head, rows)
 
 
 def _shares(shares: "Sequence[Share]", servers: int) -> str:
     text = " + ".join(f"{share.replicas} {share.pool}" for share in shares)
     return f"{text} + {servers} servers" if servers else text
-
-
-def _figures(predicted: "Predicted") -> tuple[str, str, str]:
-    chance = predicted.deadline_probability
-    return (
-        _moment(predicted.finish),
-        str(predicted.cost_usd),
-        "" if chance is None else f"{chance:.0%}",
-    )

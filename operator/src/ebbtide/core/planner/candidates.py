@@ -79,19 +79,22 @@ def _answers(field: Field, menu: Menu, *, start_s: float, label: str) -> Iterato
 
 def _glance(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
     """Look at a good fleet of a menu for the goal, else at its fastest; never slow."""
-    inputs = field.inputs
+    wish = _quick_wish(field, menu)
+    found = [] if wish is None else list(_look(field, menu, (wish,), label=label))
+    yield from found or _look(field, menu, (Fastest(),), label=label)
+
+
+def _quick_wish(field: Field, menu: Menu) -> Wish | None:
+    if field.inputs.minimize is Minimize.TIME:
+        within = field.budget if field.budget is not None and field.budget > 0 else None
+        return None if within is None else Fastest(within / field.work)
+    if field.hours is None:
+        return Cheapest()
     start_s = 0.0
     if field.running is None:
         start_s = max((offer.start_late_s for offer in menu.offers), default=0.0)
-    hours = None if field.hours is None else field.hours - start_s / HOUR
-    found = False
-    if inputs.minimize is Minimize.COST and (hours is None or hours > 0):
-        wish = Cheapest() if hours is None else Slowest(field.work / hours)
-        for one in _look(field, menu, (wish,), label=label):
-            found = True
-            yield one
-    if not found:
-        yield from _look(field, menu, (Fastest(),), label=label)
+    hours = field.hours - start_s / HOUR
+    return Slowest(field.work / hours) if hours > 0 else None
 
 
 def _resize(field: Field, best: Scored) -> Scored:
