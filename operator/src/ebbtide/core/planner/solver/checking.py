@@ -54,6 +54,9 @@ def _breaches_of_pools(fleet: Fleet, counts: Mapping[str, int]) -> list[str]:
             found.append(f"there is no pool {name}")
         elif not 0 <= count <= pools[name].most or count != int(count):
             found.append(f"{count} nodes of pool {name}, which has {pools[name].most}")
+    used = sum(count > 0 for count in counts.values())
+    if fleet.most_pools is not None and used > fleet.most_pools:
+        found.append(f"nodes of {used} pools, more than {fleet.most_pools}")
     on_demand = sum(n for name, n in counts.items() if name in pools and pools[name].is_on_demand)
     if on_demand < fleet.on_demand_floor:
         found.append(f"{on_demand} nodes on demand, fewer than {fleet.on_demand_floor}")

@@ -65,6 +65,8 @@ class Fleet:
     servers: Servers | None = None
     efficiency: tuple[float, ...] = ()
     """Of 1, 2, ... nodes: what the summed rate is multiplied by. Empty: 1, for any number."""
+    most_pools: int | None = None
+    """So many different pools at most have nodes in one plan."""
 
     def __post_init__(self) -> None:
         names = [pool.name for pool in self.pools]
@@ -75,6 +77,8 @@ class Fleet:
             raise QuestionError(f"a legal size of {min(self.sizes)}; 1 or more is right")
         if self.most_nodes is not None and self.most_nodes < 1:
             raise QuestionError(f"at most {self.most_nodes} nodes; 1 or more is right")
+        if self.most_pools is not None and self.most_pools < 1:
+            raise QuestionError(f"at most {self.most_pools} pools; 1 or more is right")
         if self.on_demand_floor < 0:
             raise QuestionError(f"a floor of {self.on_demand_floor} nodes; 0 or more is right")
         for place, value in enumerate(self.efficiency, start=1):

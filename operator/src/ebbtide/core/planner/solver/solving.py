@@ -1,11 +1,13 @@
 """The solver: a question in, the best plan with its proof out, or why there is none."""
 
 import math
+from functools import partial
 from typing import Final, assert_never
 
 from ebbtide.core.planner.solver.answer import Answer, Infeasible, Method, Outcome
 from ebbtide.core.planner.solver.canon import canonise
 from ebbtide.core.planner.solver.checking import find_breaches, measure
+from ebbtide.core.planner.solver.few import solve_few
 from ebbtide.core.planner.solver.goals import Pick, count_servers, find_cheapest, find_fastest
 from ebbtide.core.planner.solver.ground import Ground, Start, choose_sizes
 from ebbtide.core.planner.solver.highs import ask_highs
@@ -43,6 +45,9 @@ def solve(
     if before is not None and _still_holds(question, *before):
         return _keep(before[1])
     fleet = question.fleet
+    if fleet.most_pools is not None:
+        ask = partial(solve, limits=limits, fall_back=fall_back)
+        return solve_few(question, fleet.most_pools, ask)
     kinds = canonise(fleet.pools)
     sizes = choose_sizes(fleet, kinds)
     if isinstance(sizes, str):
@@ -160,6 +165,7 @@ def _still_holds(question: Question, asked: Question, answer: Answer) -> bool:
         now.on_demand_floor == then.on_demand_floor,
         now.servers == then.servers,
         now.efficiency == then.efficiency,
+        now.most_pools == then.most_pools,
     )
     if not all(rest):
         return False
