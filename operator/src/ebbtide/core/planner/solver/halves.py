@@ -31,7 +31,7 @@ STATES: Final = 30_000
 """Of one half; more, and the problem is cut in two."""
 LOOKED_AT: Final = 20_000
 """So many are looked at together."""
-TURNS: Final = 40
+TURNS: Final = 8
 """More of these, and the problem is cut in two."""
 COUNTS: Final = 200
 """Numbers of nodes of one pool that are looked at one by one."""

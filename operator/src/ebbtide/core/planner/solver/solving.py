@@ -59,12 +59,13 @@ def solve(
             kinds.merge(before[1].counts), (before[1].price_of_rate or None) if same else None
         )
     ground = Ground(fleet, kinds, sizes, fall_back, limits, start)
-    refused = _refuse(question, ground)
+    # A single search finds by itself that a rate is out of reach.
+    refused = None if _is_one_search(question) else _refuse(question, ground)
     if refused is not None:
         return refused
     pick = _pick(question, ground)
     if pick is None:
-        return _explain(question, ground)
+        return _refuse(question, ground) or _explain(question, ground)
     return _answer(question, ground, pick)
 
 
@@ -111,6 +112,13 @@ def _answer(question: Question, ground: Ground, pick: Pick) -> Answer:
 
 
 # ------------------------------------------------------------------------- no plan
+
+
+def _is_one_search(question: Question) -> bool:
+    goal, servers = question.goal, question.fleet.servers
+    if not isinstance(goal, CheapestAt):
+        return False
+    return servers is None or count_servers(servers, goal.rate) <= servers.most
 
 
 def _refuse(question: Question, ground: Ground) -> Infeasible | None:
