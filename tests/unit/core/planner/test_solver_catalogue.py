@@ -1,12 +1,12 @@
 """What others published and measured: the same choices at their prices."""
 
 import csv
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ebbtide.core.planner.solver.answer import Method
 from ebbtide.core.planner.solver.question import (
     CheapestAt,
     FastestWithin,
@@ -134,14 +134,13 @@ def test_seven_types_of_three_nodes_have_the_same_best_plan_as_all_16384() -> No
         assert answer.cost_over_rate == pytest.approx(best_by_force(question), rel=1e-9)
 
 
-def test_seven_types_of_ten_nodes_take_less_than_a_second() -> None:
-    # 19,487,171 plans: looking at all of them took others 1,503.7 s.
-    question = _seven_types(np.random.default_rng(12), most=10)
-    begun = time.perf_counter()
+def test_seven_types_of_ten_nodes_need_no_other_solver() -> None:
+    # 19,487,171 plans: looking at all of them took others 1,503.7 s; how long ours takes, the
+    # bench tells.
+    answer = expect(solve(_seven_types(np.random.default_rng(12), most=10)))
 
-    assert expect(solve(question)).proven
-
-    assert time.perf_counter() - begun < 1.0
+    assert answer.proven
+    assert answer.method is Method.LIST
 
 
 def _seven_types(rng: np.random.Generator, *, most: int) -> Question:

@@ -17,16 +17,9 @@ from ebbtide.core.planner.solver.radius import radius
 from ebbtide.core.planner.solver.states import DISTANCE, Lister, States
 
 FIRST: Final = 8.0
-"""Logarithm of how many states are listed at first."""
-GROWTH: Final = 2.0
-LISTED: Final = 10.6
-"""So many, by their bound, and the problem is cut in two unless the list is nearly complete."""
-LONGEST: Final = 15.0
-NEARLY: Final = 1.3
+"""Logarithm of how many states one list has; more, and it is dealt to two."""
 HALVES: Final = (7.0, 9.5, 12.0)
 """Logarithms of how many states each half has, in turn."""
-FARTHER: Final = 4.0
-"""A list that reaches less than this part of the way is not made longer."""
 DOUBT: Final = 1e-7
 """Relative: a bound of the fall-back is taken at its word only so far."""
 STATES: Final = 50_000
