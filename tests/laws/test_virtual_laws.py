@@ -16,10 +16,12 @@ from ebbtide.core.simulator.virtual.run import Outcome
 from ebbtide.core.simulator.virtual.timing import Timing, Trace
 from ebbtide.core.values.decision import Decision
 from ebbtide.core.values.job import Job
+from ebbtide.core.values.objective import Objective
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.pool import Pool
 from support.builders import ON_DEMAND, SPOT, START, make_job, make_pool
-from support.virtual import PROMPT, changes, make_loop, play
+from support.knowing import Known
+from support.virtual import PROMPT, SPEED, changes, make_loop, play
 
 OTHER = make_pool("old", gpu_type="K80", usd_per_node_hour=Decimal("0.20"), gpus_per_node=2)
 POOLS = (SPOT, OTHER, ON_DEMAND)
@@ -183,3 +185,19 @@ def test_members_are_chosen_as_the_coordinator_chooses_them(
     theirs = choice.choose_members(workers, present=present, desired=desired)
 
     assert ours == tuple(worker.name for worker in theirs)
+
+
+@settings(max_examples=8)
+@given(cases(), st.sampled_from([None, 2.0, 4.0]))
+def test_a_planned_job_completes_too_and_the_operator_counts_its_cost_right(
+    case: Case, deadline_hours: float | None
+) -> None:
+    deadline = None if deadline_hours is None else timedelta(hours=deadline_hours)
+    job = replace(case.job, objective=Objective(deadline_after=deadline))
+    knowledge = Known(samples_per_s={gpu: pace.value for gpu, pace in SPEED.paces.items()})
+
+    found = play(job, **case.circumstances(), knowledge=knowledge)
+
+    assert found.outcome is Outcome.COMPLETE, found.why
+    assert found.num_trained == job.steps + found.num_lost
+    assert abs(found.bill.usd - found.bill.idle_usd - found.status.cost.spent_usd) <= CENT
