@@ -1,6 +1,7 @@
 """From what came of all cases to rows with bars."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,16 @@ LIMIT_S: Final = 1_800.0
 Results = Sequence[tuple[Case, Mapping[str, Found]]]
 
 
-def rows(results: Results, *, wall_s: float, is_full: bool) -> list[Row]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """How long a run took."""
+
+    wall_s: float
+    cpu_s: float
+    """Of all its processes."""
+
+
+def rows(results: Results, took: Took, *, is_full: bool) -> list[Row]:
     """Return all rows; ratios are judged at full size alone, for a few jobs say little."""
     found = []
     for changeover in CHANGEOVERS_H:
@@ -44,7 +54,8 @@ def rows(results: Results, *, wall_s: float, is_full: bool) -> list[Row]:
     )
     found.append(_speed([policies for _, policies in results]))
     limit = LIMIT_S if is_full else None
-    found.append(Row("this bench", wall_s, "s", "lower", limit, of_machine=True))
+    peers = {"time of all processors": took.cpu_s}
+    found.append(Row("this bench", took.wall_s, "s", "lower", limit, peers, of_machine=True))
     return found
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ebbtide.core.simulator.fleet import OURS
 from policy.cases import Case, all_cases, jobs_of, num_fit_rows, read
-from policy.judging import rows
+from policy.judging import Took, rows
 from policy.playing import Found, play
 from policy.published import Hours, play_trace, rows_of
 
@@ -88,13 +88,13 @@ def make_results(ours: float, misses: int = 0) -> list[tuple[Case, dict[str, Fou
     ],
 )
 def test_bars_are_ratios_to_the_peers_of_the_run(ours: float, missed: list[str]) -> None:
-    found = rows(make_results(ours), wall_s=1.0, is_full=True)
+    found = rows(make_results(ours), Took(wall_s=1.0, cpu_s=1.0), is_full=True)
 
     assert [row.name for row in found if row.holds is False] == missed
 
 
 def test_one_missed_deadline_breaks_the_bar_at_any_size() -> None:
-    found = rows(make_results(3.0, misses=1), wall_s=1.0, is_full=False)
+    found = rows(make_results(3.0, misses=1), Took(wall_s=1.0, cpu_s=1.0), is_full=False)
 
     assert [row.bar for row in found if "deadlines missed" in row.name] == [0] * 7
     assert not any(row.holds for row in found if "deadlines missed" in row.name)
