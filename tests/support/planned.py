@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 PLANNING: Final = {"capacityWaitSeconds": 4, "planSeconds": 2, "startSeconds": 4, "timeScale": 60}
 """Of the operator's configuration: hours pass in minutes."""
-SECONDS_PER_SAMPLE: Final = 0.003
-"""Of the pause that stands for compute: with 64 samples a step takes one worker 0.19 s."""
+SECONDS_PER_SAMPLE: Final = 0.008
+"""Of the pause that stands for compute: with 64 samples a step takes one worker half a second."""
 BATCH: Final = 64
 
 
