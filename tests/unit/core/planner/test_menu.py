@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -106,6 +107,28 @@ def test_no_fleet_is_better_than_the_chosen_one(
         else:
             assert fleet is not None, wish
             assert fleet.size in inputs.sizes
+            found = value_of(wish, *measure(inputs, offers, fleet))
+            assert found == pytest.approx(best, rel=1e-7), wish
+
+
+@pytest.mark.parametrize("floor", [1, 3, 5])
+@pytest.mark.parametrize("per_node", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_an_odd_floor_is_kept_exactly_where_sizes_fill_their_nodes(
+    seed: int, per_node: int, floor: int
+) -> None:
+    drawn = draw(seed, per_node=(per_node,), floor=floor, servers=0)
+    inputs = replace(drawn, sizes=(per_node, 2 * per_node, 3 * per_node))
+    offers, _ = make_offers(inputs)
+    menu = Menu(inputs=inputs, offers=offers, sizes=inputs.sizes)
+
+    for wish in WISHES:
+        best = by_force(inputs, offers, wish)
+        fleet = menu.choose(wish)
+        if best is None:
+            assert fleet is None
+        else:
+            assert fleet is not None
             found = value_of(wish, *measure(inputs, offers, fleet))
             assert found == pytest.approx(best, rel=1e-7), wish
 

@@ -50,11 +50,23 @@ class _Stage:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Points by rising cost, and how to get their workers back."""
+    """The fleets of some pools that may be the best of their number of workers."""
 
-    points: tuple[Point, ...]
     names: tuple[str, ...]
     stages: tuple[_Stage, ...]
+    floor: int
+
+    def points(
+        self, sizes: Sequence[int], efficiency_of: Callable[[int], float]
+    ) -> tuple[Point, ...]:
+        """Return by rising cost the fleets of legal sizes that are the cheapest at their rate."""
+        stage = self.stages[-1]
+        legal = np.isin(stage.size, np.array(sizes)) & (stage.on_demand >= self.floor)
+        places = np.flatnonzero(legal)
+        scale = np.array([efficiency_of(int(size)) for size in stage.size[places]])
+        usd, rate = stage.usd[places], stage.rate[places] * scale
+        kept = _best(np.zeros(len(places), dtype=np.intp), usd, rate)
+        return tuple(Point(float(usd[i]), float(rate[i]), int(places[i])) for i in kept)
 
     def workers_of(self, point: Point) -> dict[str, int]:
         """Return workers by pool."""
@@ -66,43 +78,47 @@ class Front:
         return found
 
 
-Fronts: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], Front]
-"""By names of pools and legal sizes."""
+Fronts: TypeAlias = dict[tuple[str, ...], Front]
+"""By names of pools."""
 
 
-def list_front(
-    offers: Sequence[Offer],
-    *,
-    sizes: Sequence[int],
-    floor: int,
-    efficiency_of: Callable[[int], float],
-) -> Front:
-    """Return the front of all legal fleets."""
+def list_front(offers: Sequence[Offer], *, sizes: Sequence[int], floor: int) -> Front:
+    """List what fleets of some legal sizes may be made of."""
+    least, most = min(sizes), max(sizes)
     none, zero = np.zeros(1), np.zeros(1, dtype=np.intp)
     stage = _Stage(zero, zero, none, none, zero, zero)
     stages: list[_Stage] = []
     rest = sum(offer.room for offer in offers)
     for offer in offers:
         rest -= offer.room
-        stage = _add(stage, offer, most=max(sizes), floor=floor)
-        short = stage.size + rest < min(sizes)
-        stages.append(_take(stage, np.flatnonzero(~short)))
-        stage = stages[-1]
-    legal = np.isin(stage.size, np.array(sizes)) & (stage.on_demand >= floor)
-    places = np.flatnonzero(legal)
-    scale = np.array([efficiency_of(int(size)) for size in stage.size[places]])
-    usd, rate = stage.usd[places], stage.rate[places] * scale
-    kept = _best(np.zeros(len(places), dtype=np.intp), usd, rate)
-    return Front(
-        points=tuple(Point(float(usd[i]), float(rate[i]), int(places[i])) for i in kept),
-        names=tuple(offer.name for offer in offers),
-        stages=tuple(stages),
-    )
+        counts = _count(offer, offers, sizes=sizes, floor=floor)
+        stage = _add(stage, offer, counts, most=most, floor=floor)
+        stage = _take(stage, np.flatnonzero(stage.size + rest >= least))
+        stages.append(stage)
+    return Front(names=tuple(offer.name for offer in offers), stages=tuple(stages), floor=floor)
 
 
-def _add(stage: _Stage, offer: Offer, *, most: int, floor: int) -> _Stage:
-    """Add every number of workers of one pool to every partial fleet."""
-    counts: Places = np.arange(min(offer.room, most) + 1, dtype=np.intp)
+def _count(offer: Offer, offers: Sequence[Offer], *, sizes: Sequence[int], floor: int) -> Places:
+    """
+    Return the numbers of workers of one pool that can be of use.
+
+    Of two half full nodes of one market the faster takes workers of the other for no more money,
+    and so it is between markets unless the workers on demand are the floor and no more. So where
+    all nodes are alike and sizes fill them, a node is half full for that floor alone: with what
+    the floor leaves over on demand, and with the rest on spot.
+    """
+    counts: Places = np.arange(min(offer.room, max(sizes)) + 1, dtype=np.intp)
+    number = offer.per_node
+    if any(one.per_node != number for one in offers) or any(size % number for size in sizes):
+        return counts
+    rest = floor % number
+    residue = (number - rest) % number if offer.is_spot else rest
+    useful: Places = counts[np.isin(counts % number, [0, residue])]
+    return useful
+
+
+def _add(stage: _Stage, offer: Offer, counts: Places, *, most: int, floor: int) -> _Stage:
+    """Add these numbers of workers of one pool to every partial fleet."""
     before, taken = (
         grid.ravel() for grid in np.meshgrid(np.arange(len(stage.size)), counts, indexing="ij")
     )

@@ -97,22 +97,21 @@ class Menu:
         several = self.inputs.uses_servers and high > low and not isinstance(wish, Slowest)
         return several or (isinstance(wish, Fastest) and wish != Fastest())
 
-    @property
+    @cached_property
     def _front(self) -> Front:
-        key = tuple(offer.name for offer in self.offers), self.sizes
+        """The list for these pools, with all legal sizes of the question: it serves any of them."""
+        key = tuple(offer.name for offer in self.offers)
         if key not in self.fronts:
             self.fronts[key] = list_front(
-                self.offers,
-                sizes=self.sizes,
-                floor=self.inputs.on_demand_floor,
-                efficiency_of=self.inputs.speed.efficiency_of,
+                self.offers, sizes=self.inputs.sizes, floor=self.inputs.on_demand_floor
             )
         return self.fronts[key]
 
     def _choose_listed(self, wish: Wish) -> Fleet | None:
         best: tuple[tuple[float, float], Point, int] | None = None
+        points = self._front.points(self.sizes, self.inputs.speed.efficiency_of)
         for count, fixed, through in self._servers():
-            for point in self._front.points:
+            for point in points:
                 usd, rate = point.usd_per_hour + fixed, min(point.rate, through)
                 key = _worth(wish, usd, rate)
                 if key is not None and (best is None or _is_less(key, best[0])):
