@@ -54,7 +54,7 @@ async def test_on_demand_stands_in_for_what_spot_lacks_and_goes_when_it_is_back(
     [machine, *_] = await job.machines()
     await bed.world.revoke("power-loss", node=machine.name)
     await job.until(lambda job: _on_demand(job) == 1, what="standing in")
-    assert job.status["replicas"]["spot"] == workers - 1
+    assert job.status["replicas"]["spot"] >= workers - 1
     assert _events(await job.events(), "FellBackToOnDemand")
 
     bed.world.cloud.set_available("spot", None)
