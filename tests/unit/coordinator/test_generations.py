@@ -385,3 +385,26 @@ def test_a_total_loss_resumes_from_the_newest_checkpoint_and_counts_what_is_redo
     assert report.resumed_generation > 0
     assert report.resumed_step == saved
     assert report.steps_redone == 1
+
+
+def test_a_second_total_loss_counts_only_what_was_made_since_the_first() -> None:
+    members = make_members()
+    start(members, 0, 1)
+    for _ in range(5):  # beyond what is reached again before the second loss
+        members.step()
+    for proc in members.alive():
+        members.beat(proc)
+    members.deliver()
+    lost = []
+    for attempt in (2, 3):
+        furthest = members.ledger.report().step
+        for worker in (0, 1):
+            members.kill(f"w-{worker}-{attempt - 1}")
+        for worker in (0, 1):
+            members.join(worker, attempt=attempt)
+        members.run(0.5)
+        report = members.ledger.report()
+        lost.append((report.steps_redone, furthest - report.resumed_step))
+
+    assert lost[0][0] == lost[0][1] == 5
+    assert lost[1][0] == lost[1][1] < 5

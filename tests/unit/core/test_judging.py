@@ -214,3 +214,9 @@ def test_any_end_of_a_coordinator_is_a_restart(facts: dict[str, Any]) -> None:
 
 def test_a_coordinator_lost_with_its_node_is_a_restart() -> None:
     assert verdict(make_pod(role=Role.COORDINATOR), gone=True) is Verdict.RESTART
+
+
+def test_who_exited_0_before_its_node_went_was_not_taken_away() -> None:
+    pod = make_pod(phase=PodPhase.SUCCEEDED, exit_code=0)
+
+    assert verdict(pod, gone=True, work=Work(done=True)) is Verdict.DONE

@@ -154,13 +154,19 @@ def _hear_formed(state: State, process: Process, *, heard: Formed, now: float, o
 
 
 def _note_resumption(state: State, *, step: int) -> None:
-    generation = state.current
-    if generation is None or generation.form is None or generation.form.source != "checkpoint":
+    """Count what a start from a checkpoint, or from nothing, throws away; each step once."""
+    generation, progress = state.current, state.progress
+    if generation is None or generation.form is None or generation.form.source == "memory":
         return
+    if generation.form.source == "initial" and progress.top <= step:
+        return  # the very first start
     state.resumption.generation = generation.number
     state.resumption.step = step
-    state.resumption.steps_redone = max(0, state.progress.top - step)
-    state.progress.samples.clear()
+    state.resumption.steps_redone = max(0, progress.top - step)
+    progress.top = step
+    progress.samples.clear()
+    if generation.form.source == "initial":
+        return
     # What was loaded is the newest checkpoint that is whole: damaged ones must not count again.
     state.checkpoints.step = step
     for process in state.processes():

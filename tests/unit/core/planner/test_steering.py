@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.values import reasons
+from ebbtide.core.values.decision import Tell
 from ebbtide.core.values.job import SpotUse
 from ebbtide.core.values.objective import Minimize, Objective, PlanMode
 from ebbtide.core.values.observed import Role
@@ -189,3 +190,28 @@ def test_the_floor_stays_on_on_demand(floor: int) -> None:
 
     assert places(stage)["on-demand"] >= floor
     assert stage.pods[stage.members()[0]].pool == "on-demand"
+
+
+def test_the_last_holder_of_the_state_stops_when_nobody_comes_for_it() -> None:
+    """A planned wait makes no replacement: what a warned worker holds must still be saved."""
+    stage = planned(within(20 * HOUR), min_replicas=1, max_replicas=1)
+    [name] = stage.members()
+    stage.full = {"spot"}
+    # another job's pod shows nothing here: the pool is dry because our own replacement waited
+    stage.warn_node(f"node-of-{name}", key="aws-node-termination-handler/spot-itn")
+    stage.wait(400)
+
+    stops = [a for a in stage.actions if isinstance(a, Tell) and a.call == "stop"]
+    assert name in {stop.worker for stop in stops}
+
+
+def test_a_stop_has_a_timer_of_its_own() -> None:
+    stage = planned(within(20 * HOUR), min_replicas=1, max_replicas=1)
+    stage.settings = replace(stage.settings, progress_interval=timedelta(hours=1))
+    [name] = stage.members()
+    stage.warn_node(f"node-of-{name}", key="aws-node-termination-handler/spot-itn")
+    stage.full = {"spot"}
+    decision = stage.settle()
+
+    assert decision.requeue_after is not None
+    assert decision.requeue_after <= timedelta(seconds=20)

@@ -1,6 +1,7 @@
 """The coordinator: one at a time, its Service turned to it, and what it must be told."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -87,8 +88,14 @@ def instruct(
     signs: Mapping[str, Sign],
     work: WorkSpec,
     now: datetime,
+    forsaken: AbstractSet[str] = frozenset(),
 ) -> tuple[Action, ...]:
-    """Tell the coordinator what it does not know yet: working fields, warnings, losses, stops."""
+    """
+    Tell the coordinator what it does not know yet: working fields, warnings, losses, stops.
+
+    `forsaken` are workers whose node goes and for whom nobody comes: they stop at once, so that
+    what they hold is saved.
+    """
     report = observed.coordinator.report
     if report is None or observed.coordinator.error:
         return ()
@@ -107,9 +114,22 @@ def instruct(
         if at_risk != worker.warned:
             tells.append(Tell(call="warn", worker=worker.worker, on=at_risk))
         left = _notice_left(pod, observed, signs=signs, now=now)
+        if left is None and pod.name in forsaken and signs[pod.name].certain:
+            left = _stop_before_end(pod, observed)
         if left is not None and worker.state != "leaving":
             tells.append(Tell(call="stop", worker=worker.worker, seconds=left))
     return tuple(tells)
+
+
+def next_stop(observed: Observed, *, signs: Mapping[str, Sign], now: datetime) -> timedelta | None:
+    """Return how long until a worker whose notice runs must be told to stop."""
+    ends = (_notice_end(pod, observed, signs=signs) for pod in observed.pods if not pod.ended)
+    stops = [
+        end - timedelta(seconds=_stop_before_end(pod, observed)) - now
+        for pod, end in zip((p for p in observed.pods if not p.ended), ends, strict=True)
+        if end is not None
+    ]
+    return min((stop for stop in stops if stop > timedelta(0)), default=None)
 
 
 def retire_all(pods: tuple[Pod, ...], attempts: Mapping[str, Attempts]) -> dict[str, Attempts]:
@@ -127,18 +147,33 @@ def retire_all(pods: tuple[Pod, ...], attempts: Mapping[str, Attempts]) -> dict[
 def _notice_left(
     pod: Pod, observed: Observed, *, signs: Mapping[str, Sign], now: datetime
 ) -> float | None:
-    """
-    Return the seconds of notice left once it is nearly used up; None before, or if none runs.
+    """Return the seconds of notice left once it is nearly used up; None before, or if none runs."""
+    end = _notice_end(pod, observed, signs=signs)
+    if end is None:
+        return None
+    left = (end - now).total_seconds()
+    return max(left, 1.0) if left <= _stop_before_end(pod, observed) else None
 
-    The notice began when the replacement was made: that is when the warning was first seen.
+
+def _notice_end(pod: Pod, observed: Observed, *, signs: Mapping[str, Sign]) -> datetime | None:
     """
-    pool = next((pool for pool in observed.pools if pool.name == pod.pool), None)
-    if pool is None or not signs[pod.name].certain:
+    Return when a notice that runs is used up.
+
+    It began when the replacement was made: that is when the warning was first seen.
+    """
+    if not signs[pod.name].certain or all(pool.name != pod.pool for pool in observed.pools):
         return None
     later = [
         p.created for p in observed.pods if p.index_key == pod.index_key and p.attempt > pod.attempt
     ]
-    if not later:
-        return None
-    left = (min(later) + pool.notice - now).total_seconds()
-    return max(left, 1.0) if left <= pool.notice.total_seconds() / 3 else None
+    return min(later) + _notice_of(pod, observed) if later else None
+
+
+def _stop_before_end(pod: Pod, observed: Observed) -> float:
+    """Return how many seconds before its notice is used up a worker is told to stop."""
+    return _notice_of(pod, observed).total_seconds() / 3
+
+
+def _notice_of(pod: Pod, observed: Observed) -> timedelta:
+    found = (pool.notice for pool in observed.pools if pool.name == pod.pool)
+    return next(found, timedelta(0))

@@ -78,8 +78,8 @@ def _taken_by_provider(pod: Pod, node: Node | None, sign: Sign) -> str:
         return f"{pod.disruption}, {sign.text or 'its node is going away'}"
     if pod.reason in SHUTDOWN_REASONS:
         return f"{pod.reason}: {pod.message}"
-    if sign.outlook is Outlook.LOST:
-        return sign.text
+    if sign.outlook is Outlook.LOST and pod.phase is not PodPhase.SUCCEEDED:
+        return sign.text  # who exited 0 before that had nothing to lose
     if pod.exit_code == EXIT_LEFT and sign.outlook in (Outlook.WARNED, Outlook.NOT_READY):
         return f"it left in time, {sign.text}"
     return ""

@@ -92,6 +92,7 @@ class _Posts:
         for pod in probing[1:]:
             self.out.retire(pod)
         if home is None:
+            self.out.forsaken |= {pod.name for pod in live if pod not in sound}
             self._tell_waiting(index, probing)
         elif not at_home:
             self._make(index, self.posting.pools[home], live)

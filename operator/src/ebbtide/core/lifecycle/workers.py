@@ -109,6 +109,7 @@ class Staffing:
     starved: bool = False  # somebody has waited long enough to call it a lack of capacity
     backing_off: list[str] = field(default_factory=list)
     timers: list[timedelta] = field(default_factory=list)
+    forsaken: set[str] = field(default_factory=set)  # pods on going nodes for whom nobody comes
 
     def retire(self, pod: Pod) -> None:
         """Mark a pod as ours to end; it is deleted in the next pass."""

@@ -20,7 +20,7 @@ from ebbtide.core.lifecycle.clearing import clean_up
 from ebbtide.core.lifecycle.concluding import AT_ONCE, conclude
 from ebbtide.core.lifecycle.conditions import derive_state, no, tell_changes, update, yes
 from ebbtide.core.lifecycle.coordination import KEY as COORDINATOR_KEY
-from ebbtide.core.lifecycle.coordination import instruct, retire_all, seat, work_of
+from ebbtide.core.lifecycle.coordination import instruct, next_stop, retire_all, seat, work_of
 from ebbtide.core.lifecycle.ending import (
     Ending,
     find_completion,
@@ -188,7 +188,8 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         training=training or was_training,
         missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
     )
-    timers = [pull_wait] if pull_wait is not None else []
+    stop = next_stop(observed, signs=this.signs, now=this.now)
+    timers = [timer for timer in (pull_wait, stop) if timer is not None]
     if observed.rejected or observed.foreign:
         timers.append(RETRY_REJECTED)
     return Outcome(
@@ -197,7 +198,13 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         desired=target.desired,
         actions=(
             *staffed.actions,
-            *instruct(observed, signs=this.signs, work=crew.work, now=this.now),
+            *instruct(
+                observed,
+                signs=this.signs,
+                work=crew.work,
+                now=this.now,
+                forsaken=staffing.forsaken,
+            ),
             *_mark_boots(this),
         ),
         events=(*_tell_plan(this, target), *staffing.events),

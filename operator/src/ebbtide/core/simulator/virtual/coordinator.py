@@ -313,8 +313,9 @@ class Coordinator:
     def _stand(self, step: int, *, from_checkpoint: bool) -> None:
         """Begin to train in the generation that has formed."""
         tally = self._site.tally
-        if from_checkpoint:
+        if from_checkpoint or (step == 0 and self._top > 0):
             self._resumed = Resumed(self._number, step, max(self._top - step, 0))
+            self._top = step
         tally.begin(step)
         self._top = max(self._top, step)
         self.phase, self._is_stepping, self._is_ending = Phase.TRAINING, False, False
