@@ -113,7 +113,7 @@ def _capacity(axis: "Axes", timeline: Timeline, colours: Sequence[str]) -> None:
     up = timeline.history.up[timeline.start : until]
     for lane, colour in enumerate(colours):
         spans = [(row * tick_h, tick_h) for row in range(len(up)) if up[row, lane]]
-        _fill(axis, spans, lane, colour, f"capacity-{timeline.history.zones[lane]}")
+        _fill(axis, spans, lane, colour=colour, name=f"capacity-{timeline.history.zones[lane]}")
     _name_lanes(axis, timeline.history.zones, "capacity")
 
 
@@ -126,12 +126,12 @@ def _choices(axis: "Axes", timeline: Timeline, colours: Sequence[str]) -> None:
         for place, colour in places.items():
             spans = [(timeline.begin_h(tick), tick_h) for tick in log if tick.place == place]
             name = "on-demand" if place < 0 else timeline.history.zones[place]
-            _fill(axis, spans, lane, colour, f"choice-{policy}-{name}")
+            _fill(axis, spans, lane, colour=colour, name=f"choice-{policy}-{name}")
     _name_lanes(axis, list(timeline.logs), "choice; black: on-demand")
 
 
 def _fill(
-    axis: "Axes", spans: Sequence[tuple[float, float]], lane: int, colour: str, name: str
+    axis: "Axes", spans: Sequence[tuple[float, float]], lane: int, *, colour: str, name: str
 ) -> None:
     if spans:
         axis.broken_barh(_joined(spans), (lane - 0.4, 0.8), facecolor=colour, gid=name)

@@ -23,8 +23,6 @@ from ebbtide.core.values.pool import Market
 from ebbtide.core.values.status import Attempts
 
 NO_PLAN: Final = PlanRecord()
-LIKELY: Final = 0.5
-"""A deadline that is kept less often than this is at risk."""
 
 
 class Aim(Protocol):
@@ -228,7 +226,7 @@ def _has_goal(job: Job) -> bool:
 def _judge_forecast(plan: Plan, *, due: datetime | None, budget: Decimal | None) -> Claim:
     said = plan.predicted
     chance = said.deadline_probability
-    if due is not None and (said.finish > due or (chance is not None and chance < LIKELY)):
+    if due is not None and said.finish > due:
         late = f"done at {said.finish:%H:%M:%S} where {due:%H:%M:%S} is the deadline"
         text = f"{late}: allow more workers or faster pools, or a later deadline"
         return yes(reasons.DEADLINE_AT_RISK, text)
