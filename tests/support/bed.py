@@ -98,6 +98,7 @@ def make_digits_job(
     trainer["resources"]["requests"] = {"cpu": "100m"}
     trainer.update(container or {})
     job["spec"]["work"]["steps"] = steps
+    del job["spec"]["objective"], job["spec"]["profile"]
     job["spec"]["planMode"] = "Manual"
     job["spec"]["elasticPolicy"] = {"minReplicas": workers[0], "maxReplicas": workers[1]}
     if spec.get("planMode", "Manual") == "Manual":

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,15 +23,15 @@ import yaml
 
 from world.build import BuildError
 from world.cloud.pool import Market, Pool, Provider
-from world.demo.findings import Findings, Loss, fill_in
+from world.demo.findings import Findings, Forecast, Loss, fill_in
 from world.demo.screen import Screen
-from world.installation import CONTENTS, ROOT, Installation, Operator
+from world.installation import CONTENTS, ROOT, Installation, Operator, apply
 from world.kubelet import Images
 from world.kubelet.clock import utc_now
 from world.network import NetworkError
 from world.recoveries import ask_coordinator
 from world.session import Session
-from world.training import Training, provide_claim
+from world.training import GROUP, Training, provide_claim
 from world.world import World
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 EXAMPLE: Final = ROOT / "examples" / "digits"
 FACTOR: Final = 0.2
 """A notice of 30 s lasts 6 s here."""
-SETTINGS: Final = {"progressSeconds": 1}
+SETTINGS: Final = {"progressSeconds": 1, "planSeconds": 5, "startSeconds": 15}
 PLAN: Final[Sequence[tuple[str, float, dict[str, Any]]]] = (
     ("gke-spot", 0.08, {}),
     ("aws-itn", 0.35, {"provider": Provider.EKS}),
@@ -90,6 +91,7 @@ async def _demonstrate(session: Session) -> Findings:
             world.cloud.journal.listeners.append(_teller(screen))
             async with Installation(world, settings=SETTINGS) as installation:
                 screen.say("operator started; kinds TrainingJob and CapacityPool installed")
+                await _apply_profile(world)
                 job = Training(world, _manifest(), volume=await provide_claim(world, _claim()))
                 async with job, _drawing(screen, job), _events(screen, job):
                     screen.say("applied examples/digits/job.yaml")
@@ -154,7 +156,30 @@ async def _wait_for_the_end(job: Training, losses: list[Loss], *, began: Any) ->
         billed_usd=sum((billed.get(name, Decimal(0)) for name in gpu_pools), Decimal(0)),
         seconds=(utc_now() - began).total_seconds(),
         losses=losses,
+        forecast=_first_forecast(job),
+        took_seconds=_seconds_between(status["firstStartTime"], status["completionTime"]),
     )
+
+
+def _first_forecast(job: Training) -> Forecast | None:
+    """Return what the first plan said."""
+    for version in job.history:
+        status = version.get("status") or {}
+        plan = status.get("plan")
+        if plan and "firstStartTime" in status:
+            said = plan["predicted"]
+            pools = {entry["name"]: entry["replicas"] for entry in plan["pools"]}
+            return Forecast(
+                pools=pools,
+                reason=plan["reason"],
+                seconds=_seconds_between(status["firstStartTime"], said["finishTime"]),
+                usd=Decimal(said["costUsd"]),
+            )
+    return None
+
+
+def _seconds_between(begin: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def _is_whole(job: Training) -> bool:
@@ -186,14 +211,24 @@ def _pool(entry: Json) -> Pool:
     )
 
 
+def _documents() -> dict[str, Json]:
+    """Return what examples/digits/job.yaml holds, by kind."""
+    found = yaml.safe_load_all((EXAMPLE / "job.yaml").read_text())
+    return {document["kind"]: document for document in found}
+
+
 def _manifest() -> Json:
-    found: Json = list(yaml.safe_load_all((EXAMPLE / "job.yaml").read_text()))[-1]
-    return found
+    return _documents()["TrainingJob"]
 
 
 def _claim() -> str:
-    found = next(iter(yaml.safe_load_all((EXAMPLE / "job.yaml").read_text())))
-    return str(found["metadata"]["name"])
+    return str(_documents()["PersistentVolumeClaim"]["metadata"]["name"])
+
+
+async def _apply_profile(world: World) -> None:
+    profile = _documents()["WorkloadProfile"]
+    path = f"{world.path('workloadprofiles', GROUP)}/{profile['metadata']['name']}"
+    await apply(world, path, profile)
 
 
 def _hint(session: Session) -> str:

@@ -28,6 +28,18 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the first plan said."""
+
+    pools: dict[str, int]
+    """Workers of each."""
+    reason: str
+    seconds: float
+    """From the first start to the predicted end."""
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """Everything that the report tells."""
 
@@ -41,6 +53,9 @@ class Findings:
     """What the world billed for the pools' nodes, idle time before and after included."""
     seconds: float
     losses: Sequence[Loss]
+    forecast: Forecast | None
+    took_seconds: float
+    """From the first start to the end."""
 
     def complaints(self) -> list[str]:
         """Return what is not as it must be, each with the value seen and the right one."""
@@ -60,6 +75,7 @@ class Findings:
                 self.spent_usd <= self.billed_usd + Decimal("0.02"),
                 f"spent {self.spent_usd} USD is more than the {self.billed_usd} USD of the bill",
             ),
+            (self.forecast is not None, "no plan was made"),
             (len(self.losses) >= LEAST_REVOCATIONS, "not every revocation could be measured"),
         ]
         return [text for holds, text in checks if not holds]
@@ -76,6 +92,19 @@ class Findings:
             ("steps lost", self.counters.get("stepsLost")),
             ("cost", f"{self.spent_usd} USD, of {self.billed_usd} USD that the pools billed"),
             ("time", f"{self.seconds:.0f} s"),
+            *self._compare(),
+        ]
+
+    def _compare(self) -> list[tuple[str, Any]]:
+        """Set what was predicted before the first node came beside what happened."""
+        said = self.forecast
+        if said is None:
+            return []
+        pools = ", ".join(f"{count} on {name}" for name, count in said.pools.items())
+        return [
+            ("plan", f"{sum(said.pools.values())} workers: {pools}"),
+            ("from start to end", f"{said.seconds:.0f} s predicted, {self.took_seconds:.0f} s"),
+            ("cost", f"{said.usd} USD predicted, {self.spent_usd} USD"),
         ]
 
     def table(self) -> str:

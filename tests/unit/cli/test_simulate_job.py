@@ -22,7 +22,10 @@ def manifest(**spec: Any) -> str:
     """Return the job of the example with some fields changed, at a size that the user sets."""
     documents = list(yaml.safe_load_all((EXAMPLE / "job.yaml").read_text(encoding="utf-8")))
     job = next(one for one in documents if one["kind"] == "TrainingJob")
+    del job["spec"]["objective"], job["spec"]["profile"]
     job["spec"] |= {"work": {"steps": STEPS, "globalBatchSize": 64}, "planMode": "Manual"} | spec
+    if job["spec"]["planMode"] == "Manual" and "elasticPolicy" not in spec:
+        job["spec"]["elasticPolicy"]["replicas"] = 4
     return yaml.safe_dump(job)
 
 
