@@ -156,17 +156,19 @@ async def _wait_for_the_end(job: Training, losses: list[Loss], *, began: Any) ->
         billed_usd=sum((billed.get(name, Decimal(0)) for name in gpu_pools), Decimal(0)),
         seconds=(utc_now() - began).total_seconds(),
         losses=losses,
-        forecast=_first_forecast(job),
+        forecast=_forecast(job),
+        later=_forecast(job, percentage=50),
         took_seconds=_seconds_between(status["firstStartTime"], status["completionTime"]),
     )
 
 
-def _first_forecast(job: Training) -> Forecast | None:
-    """Return what the first plan said."""
+def _forecast(job: Training, *, percentage: int = 0) -> Forecast | None:
+    """Return what the plan said when so much was done."""
     for version in job.history:
         status = version.get("status") or {}
         plan = status.get("plan")
-        if plan and "firstStartTime" in status:
+        done = status.get("progress", {}).get("percentage", 0)
+        if plan and "firstStartTime" in status and done >= percentage:
             said = plan["predicted"]
             pools = {entry["name"]: entry["replicas"] for entry in plan["pools"]}
             return Forecast(

@@ -29,7 +29,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the first plan said."""
+    """What a plan said."""
 
     pools: dict[str, int]
     """Workers of each."""
@@ -54,6 +54,9 @@ class Findings:
     seconds: float
     losses: Sequence[Loss]
     forecast: Forecast | None
+    """Before the first node came."""
+    later: Forecast | None
+    """Half-way, when the speed had been measured."""
     took_seconds: float
     """From the first start to the end."""
 
@@ -75,7 +78,7 @@ class Findings:
                 self.spent_usd <= self.billed_usd + Decimal("0.02"),
                 f"spent {self.spent_usd} USD is more than the {self.billed_usd} USD of the bill",
             ),
-            (self.forecast is not None, "no plan was made"),
+            (self.forecast is not None and self.later is not None, "no plan was made"),
             (len(self.losses) >= LEAST_REVOCATIONS, "not every revocation could be measured"),
         ]
         return [text for holds, text in checks if not holds]
@@ -96,15 +99,17 @@ class Findings:
         ]
 
     def _compare(self) -> list[tuple[str, Any]]:
-        """Set what was predicted before the first node came beside what happened."""
-        said = self.forecast
-        if said is None:
+        """Set what was predicted, at first and half-way, beside what happened."""
+        first, later = self.forecast, self.later
+        if first is None or later is None:
             return []
-        pools = ", ".join(f"{count} on {name}" for name, count in said.pools.items())
+        pools = ", ".join(f"{count} on {name}" for name, count in first.pools.items())
+        end = f"{first.seconds:.0f} s predicted, {later.seconds:.0f} s half-way"
+        money = f"{first.usd} USD predicted, {later.usd} USD half-way"
         return [
-            ("plan", f"{sum(said.pools.values())} workers: {pools}"),
-            ("from start to end", f"{said.seconds:.0f} s predicted, {self.took_seconds:.0f} s"),
-            ("cost", f"{said.usd} USD predicted, {self.spent_usd} USD"),
+            ("plan", f"{sum(first.pools.values())} workers: {pools}"),
+            ("from start to end", f"{end}, {self.took_seconds:.0f} s in the end"),
+            ("cost", f"{money}, {self.spent_usd} USD in the end"),
         ]
 
     def table(self) -> str:
