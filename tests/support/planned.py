@@ -18,7 +18,7 @@ BATCH: Final = 64
 
 
 async def give_profile(bed: Bed, *, name: str = "digits", slowdown: float = 1.0) -> None:
-    """Say how fast one rank is with each local batch; `slowdown` makes the profile wrong."""
+    """Say how fast one rank is with each local batch; `slowdown` times slower than usual."""
     per_sample = SECONDS_PER_SAMPLE * slowdown
     times = [
         {"gpu": "V100", "localBatch": batch, "seconds": round(0.01 + per_sample * batch, 4)}
@@ -35,13 +35,13 @@ async def give_profile(bed: Bed, *, name: str = "digits", slowdown: float = 1.0)
     await apply(bed.world, f"{bed.world.path('workloadprofiles', group)}/{name}", document)
 
 
-async def train_planned(bed: Bed, **changes: Any) -> Training:
-    """Apply a job in planMode Auto that pauses for each sample."""
-    await give_profile(bed)
+async def train_planned(bed: Bed, *, slowdown: float = 1.0, **changes: Any) -> Training:
+    """Apply a job in planMode Auto that pauses for each sample, `slowdown` times as long."""
+    await give_profile(bed, slowdown=slowdown)
     fields: dict[str, Any] = {
         "workers": (1, 3),
         "pause": 0.0,
-        "options": ("--pause-per-sample", str(SECONDS_PER_SAMPLE)),
+        "options": ("--pause-per-sample", str(SECONDS_PER_SAMPLE * slowdown)),
         "planMode": "Auto",
         "profile": "digits",
         "capacity": {"onDemandFloor": 0},
