@@ -73,6 +73,23 @@ def test_without_notice_a_survivor_keeps_every_step_that_was_applied() -> None:
     assert broken.last - broken.first == int(made * broken.steps_per_second + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("loss_s", "noticed_s"),
+    [
+        pytest.param(None, 1.0, id="by four silent beats"),
+        pytest.param(0.25, 0.25, id="by what breaks"),
+    ],
+)
+def test_a_loss_is_made_good_when_the_coordinator_notices_it(
+    loss_s: float | None, noticed_s: float
+) -> None:
+    timing = replace(PROMPT, warned_share=0.0, silence_s=40.0, loss_s=loss_s)
+
+    found = play(make_job(steps=3000), timing=timing, trace=nodes(spot=((600.5, 1),)))
+
+    assert seconds_of(found, reasons.REPLACEMENT_CREATED) == [600.5 + noticed_s]
+
+
 def test_a_total_loss_without_notice_throws_away_what_no_checkpoint_holds() -> None:
     timing = replace(PROMPT, warned_share=0.0)
     job = make_job(steps=3000, on_demand_floor=0)

@@ -2,8 +2,8 @@
 A coordinator in virtual time: members, generations, checkpoint duty, and what it reports.
 
 A model of `ebbtide.coordinator` as the operator sees it. Messages take no time; a loss is noticed
-after four silent heartbeats; survivors keep their state, and a generation that is changed at will
-ends between two steps.
+after four silent heartbeats, or as `Timing` says; survivors keep their state, and a generation that
+is changed at will ends between two steps.
 """
 
 import enum
@@ -109,7 +109,8 @@ class Coordinator:
         hand.is_cut = True
         if name in self._current and self.phase is Phase.TRAINING and self._pace is not None:
             self._pace.freeze(self._now)
-        silent_s = SILENT_BEATS * self.work.heartbeat
+        loss_s = self._site.timing.loss_s
+        silent_s = SILENT_BEATS * self.work.heartbeat if loss_s is None else loss_s
         self._site.agenda.after(silent_s, lambda: self._lose(name))
 
     def gone(self, name: str, *, by_choice: bool) -> None:

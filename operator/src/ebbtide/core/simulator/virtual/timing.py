@@ -34,6 +34,9 @@ class Timing:
     """From the beginning of a save until it is durable; the final one and urgent ones too."""
     exit_s: float = 0.5
     """From a process that may go to a container that has ended."""
+    loss_s: float | None = None
+    """From power-off until the coordinator calls the workers lost. None: after four silent
+    heartbeats; less where connections break rather than fall silent."""
     silence_s: float = 40.0
     """From power-off to Ready=Unknown: --node-monitor-grace-period (Kubernetes 1.31: 40 s)."""
     deletion_s: float = 60.0
