@@ -93,7 +93,7 @@ class Witness:
         async with contextlib.aclosing(api.watch(path, fieldSelector=selector)) as changes:
             async for kind, found in changes:
                 events = sorted(found, key=_revision) if kind == "SYNC" else [found]
-                now = datetime.now(UTC)  # noqa: TID251 -- the events' own times are whole seconds
+                now = datetime.now(UTC)  # the events' own times are whole seconds
                 self.told += [
                     Told(at=now, reason=e["reason"], message=e["message"]) for e in events
                 ]

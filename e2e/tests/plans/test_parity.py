@@ -74,7 +74,7 @@ async def test_operator_and_simulator_decide_alike_and_pay_alike(bed: Bed, tmp_p
     paid = float(job.status["cost"]["settledUsd"])
     foretold = float(found.status.cost.settled_usd)
     both = f"{side_by_side(witness.told, found)}\nreally {paid} USD, simulated {foretold}, {seen}"
-    print(both)
+    (tmp_path / "both.txt").write_text(both)
     real = decisions([(one.reason, one.message) for one in witness.told])
     assert real == decisions([(entry.reason, entry.message) for entry in found.log]), both
     assert {"FellBackToOnDemand", "ReturnedToSpot"} <= {reason for reason, _ in real}
@@ -132,7 +132,9 @@ def _timing(journal: Journal, job: Training, witness: Witness, story: Story) -> 
     joins = [witness.first("Running") - came[WORKERS - 1], witness.first("ReturnedToSpot") - last]
     off = journal.find("power-off", node=story.lost)[0].at
     noticed_s = (witness.first("PodPreempted") - off).total_seconds()
-    done = _progress(job)[-1][0]
+    # What is lost is replaced in the pass that the coordinator's report starts.
+    loss_s = (witness.first("ReplacementCreated") - off).total_seconds()
+    end_s = (witness.first("Completed") - _progress(job)[-1][0]).total_seconds()
     return Timing(
         node_s=node_s,
         container_s=CONTAINER_S,
@@ -141,8 +143,9 @@ def _timing(journal: Journal, job: Training, witness: Witness, story: Story) -> 
         silence_s=noticed_s - float(FAST["nodeLostSeconds"]),
         reform_s=0.3,
         stall_s=0.0,  # part of the rate
-        commit_s=max((witness.first("Completed") - done).total_seconds() / 2, 0.1),
-        exit_s=max((witness.first("Completed") - done).total_seconds() / 2, 0.1),
+        commit_s=end_s / 2,
+        exit_s=end_s / 2,
+        loss_s=loss_s,
         warned_share=0.0,
     )
 
