@@ -63,10 +63,13 @@ class Course:
 
     record: PlanRecord
     no_plan: Infeasible | None = None
-    at_risk: Infeasible | None = None  # why the goal cannot be met any more
     no_pool: bool = False  # ... because no pool fits the job
     dry: frozenset[str] = frozenset()
-    waiting: str = ""  # why workers are not wanted now, where the plan would rather wait
+
+    @property
+    def waiting(self) -> str:
+        """Why workers are not wanted now, where the plan would rather have more."""
+        return self.plan.reason if self.plan is not None and _is_short(self.plan) else ""
 
     @property
     def plan(self) -> Plan | None:
@@ -91,8 +94,7 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
     Decide what a job runs from now on.
 
     The plan before is kept until what it rests on changes or its time is up. A job that has
-    started is never without a plan for want of time or money: then it ends as soon as it can,
-    and `at_risk` says what cannot be met.
+    started is never without a plan for want of time or money: then it ends as soon as it can.
     """
     basis = _digest(situation)
     dry = frozenset(name for name, room in situation.rooms.items() if room.dry_since is not None)
@@ -103,8 +105,7 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
         and record.basis == basis
         and before.made_at <= situation.now < before.made_at + situation.interval
     ):
-        waiting = before.reason if _is_short(before) else ""
-        return Course(record=record, dry=dry, waiting=waiting)
+        return Course(record=record, dry=dry)
     record = PlanRecord(basis=basis, measured=situation.workload.measured)
     fit, unfit = sort_out(situation.job, situation.pools)
     if not fit:
@@ -123,13 +124,13 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
         at_risk = wish
         inputs, wish = _make_haste(inputs, situation.now)
     if isinstance(wish, Infeasible):
-        return Course(record=PlanRecord(), no_plan=wish, at_risk=at_risk)
+        return Course(record=PlanRecord(), no_plan=wish)
     if at_risk is not None:
         wish = replace(wish, reason=_admit(wish))
-    chosen, waiting = wish, ""
+    chosen = wish
     if any(wish.replicas_in(name) > situation.rooms[name].held for name in dry):
-        chosen, waiting = _without(inputs, wish, situation, dry, at_risk=at_risk)
-    return Course(record=PlanRecord(plan=chosen), at_risk=at_risk, waiting=waiting)
+        chosen = _without(inputs, wish, situation, dry, at_risk=at_risk)
+    return Course(record=PlanRecord(plan=chosen))
 
 
 def _make_haste(inputs: Inputs, now: datetime) -> tuple[Inputs, Plan | Infeasible]:
@@ -159,8 +160,8 @@ def _without(
     dry: frozenset[str],
     *,
     at_risk: Infeasible | None,
-) -> tuple[Plan, str]:
-    """Plan with what dry pools have already given; return the plan and why it waits, if it does."""
+) -> Plan:
+    """Plan with what dry pools have already given."""
     held = {name: situation.rooms[name].held for name in dry}
     capped = replace(
         inputs,
@@ -181,9 +182,9 @@ def _without(
         if isinstance(found, Plan):
             said = found.reason if at_risk is None else _admit(found)
             reason = f"no node comes from {names}: {said}"
-            return replace(found, reason=reason, awaited=_if_other(wish, found)), ""
+            return replace(found, reason=reason, awaited=_if_other(wish, found))
     text = f"no node comes from {names}, and there is time to wait for it"
-    return _hold(wish, held, inputs, reason=text), text
+    return _hold(wish, held, inputs, reason=text)
 
 
 def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:

@@ -123,7 +123,7 @@ class Planned:
     @property
     def at_risk(self) -> Claim:
         """Say whether the goal is forecast to be missed, and what helps."""
-        missed = self.course.at_risk or self.course.no_plan
+        missed = self.course.no_plan
         if missed is not None and not self.course.no_pool:
             late = missed.nearest_deadline is not None or missed.nearest_budget_usd is None
             reason = reasons.DEADLINE_AT_RISK if late else reasons.BUDGET_AT_RISK
