@@ -10,8 +10,9 @@ import sys, time
 from ebbtide.runtime.notice import Notice
 told = []
 def hear(reason, seconds):
-    told.append(time.monotonic() + seconds)
+    now = time.monotonic()
     print("told", reason, seconds, flush=True)
+    told.append(now + seconds)  # last: from here on the program may end
 Notice(seconds={seconds}, on_signal=hear, deadline=lambda: told[0] if told else None).start()
 print("ready", flush=True)
 {body}
