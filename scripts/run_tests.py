@@ -46,6 +46,8 @@ class Part:
     """The command that makes what only this part needs."""
     beside: bool = False
     """Begin it, and go on with the parts that follow."""
+    alone: bool = False
+    """Wait for those beside first: what it measures is disturbed by them."""
     second_chance: bool = False
     """Run its failures once more: these tests race real processes on a machine that others use."""
 
@@ -99,11 +101,21 @@ PARTS = (
     Part(
         name="e2e",
         folder="e2e/tests",
-        options=(*END_TO_END, "--ignore=e2e/tests/jobs"),
+        options=(*END_TO_END, "--ignore=e2e/tests/jobs", "--ignore=e2e/tests/plans"),
         prepare=SYSTEM,
         second_chance=True,
     ),
+    # Jobs whose plans rest on how fast they train.
+    Part(
+        name="plans",
+        folder="e2e/tests/plans",
+        options=END_TO_END,
+        prepare=SYSTEM,
+        alone=True,
+        second_chance=True,
+    ),
 )
+NEED_NODES = frozenset({"jobs", "plans"})
 
 
 def tally_of(report: Path) -> Tally:
@@ -270,7 +282,7 @@ def selected(names: list[str]) -> list[Part]:
         return [
             replace(part, folder=ON_ANY_CLUSTER, prepare=()) if part.name == "e2e" else part
             for part in parts
-            if part.name != "jobs"
+            if part.name not in NEED_NODES
         ]
     return parts
 
@@ -279,12 +291,18 @@ def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
     """Run the parts, those that go beside others with them, and print a line for each."""
     lines: list[str] = []
     total = Tally()
-    beside: list[tuple[Part, float, Beside]] = []
+    beside: list[Beside] = []
+    waiting: list[tuple[Part, float, Beside]] = []
 
     def note(part: Part, tally: Tally, started: float) -> None:
         nonlocal total
         lines.append(f"  {part.name:14}{tally}  ({time.monotonic() - started:.0f} s)")
         total += tally
+
+    def finish() -> None:
+        while waiting:
+            part, started, other = waiting.pop(0)
+            note(part, other.finish(), started)
 
     try:
         for part in parts:
@@ -292,15 +310,17 @@ def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
             if part.beside and len(parts) > 1:
                 print(f"\n== {part.name}: {part.folder}, beside what follows", flush=True)
                 if run(list(part.prepare)) == 0:
-                    beside.append((part, started, Beside(part)))
+                    waiting.append((part, started, Beside(part)))
+                    beside.append(waiting[-1][2])
                 else:
                     note(part, Tally(num_failed=1), started)
                 continue
+            if part.alone:
+                finish()
             note(part, run_part(part, coverage=coverage, extra=extra), started)
-        for part, started, other in beside:
-            note(part, other.finish(), started)
+        finish()
     finally:
-        for _, _, other in beside:
+        for other in beside:
             other.stop()
     print("\n" + "\n".join(lines))
     print(total)

@@ -111,7 +111,7 @@ def test_all_runs_every_part_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [part.name for part in run_tests.selected(["all"])]
 
     assert names == [part.name for part in run_tests.PARTS]
-    assert names[-1] == "e2e"
+    assert names[-1] == "plans"
 
 
 def make_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
@@ -189,11 +189,13 @@ def test_a_part_beside_others_is_added_after_them(
     jobs = run_tests.Part(name="jobs", folder="tests", beside=True, prepare=("true",))
     other = run_tests.Part(name="e2e", folder="tests")
 
-    total = run_tests.run_parts([jobs, other], coverage=False, extra=[])
+    alone = run_tests.Part(name="plans", folder="tests", alone=True)
 
-    assert order == ["begun jobs", "e2e", "finished", "stopped"]
-    assert total.num_passed == 3
-    assert capsys.readouterr().out.endswith("3 passed, 0 failed, 0 skipped\n")
+    total = run_tests.run_parts([jobs, other, alone], coverage=False, extra=[])
+
+    assert order == ["begun jobs", "e2e", "finished", "plans", "stopped"]
+    assert total.num_passed == 4
+    assert capsys.readouterr().out.endswith("4 passed, 0 failed, 0 skipped\n")
 
 
 def file_report(*, covered: int, statements: int) -> dict[str, dict[str, int]]:
