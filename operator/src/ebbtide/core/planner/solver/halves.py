@@ -33,6 +33,8 @@ LOOKED_AT: Final = 20_000
 """So many are looked at together."""
 TURNS: Final = 8
 """More of these, and the problem is cut in two."""
+SHORT: Final = 3.0
+"""Times its reach, that a short list looks beyond the floor."""
 COUNTS: Final = 200
 """Numbers of nodes of one pool that are looked at one by one."""
 BEYOND: Final = 64
@@ -89,11 +91,14 @@ class Halves:
         if halves is None:
             return False
         first, second = halves
-        excess = self._excess(first.sums, second.sums, look(None))
+        rooms = look(None)
+        # Short lists only look for a good plan: on-demand nodes far above the floor can wait.
+        far = np.inf if reach >= rooms.max() else SHORT * reach
+        excess = self._excess(first.sums, second.sums, rooms, far)
         if excess is None:
             return False
         chosen = np.flatnonzero(excess < 0)
-        return self._look_at(halves, chosen[np.argsort(excess[chosen])], excess, look)
+        return self._look_at(halves, chosen[np.argsort(excess[chosen])], excess, look, far)
 
     def _list(self, reach: float) -> tuple[States, States] | None:
         lister = self.lister
@@ -109,14 +114,19 @@ class Halves:
         return listed[0], listed[1]
 
     def _look_at(
-        self, halves: tuple[States, States], chosen: Places, excess: Floats, look: Look
+        self,
+        halves: tuple[States, States],
+        chosen: Places,
+        excess: Floats,
+        look: Look,
+        far: float,
     ) -> bool:
         """Pair the chosen states, the best first, with all of the other half."""
         first, second = halves
-        far = second.sums[DISTANCE]
+        distances = second.sums[DISTANCE]
         rooms = look(None)
         top = float(rooms.max())
-        rows = max(1, LOOKED_AT // len(far))
+        rows = max(1, LOOKED_AT // len(distances))
         for turn, begin in enumerate(range(0, len(chosen), rows)):
             part = chosen[begin : begin + rows]
             # What was good enough may no longer be, as plans are found.
@@ -125,17 +135,17 @@ class Halves:
                 return True
             if turn >= TURNS:
                 return False
-            left, right = np.nonzero(first.sums[DISTANCE, part][:, None] + far < rooms.max())
+            left, right = np.nonzero(first.sums[DISTANCE, part][:, None] + distances < rooms.max())
             left = part[left]
             sums = first.sums[:, left] + second.sums[:, right]
             joined = States(sums, first.start, pairs=Pairs(first, second, left, right))
-            self.lister.meet_floor(joined, float(rooms.max()))
+            self.lister.meet_floor(joined, min(float(rooms.max()), far))
             rooms = look(joined)
         return True
 
     # ------------------------------------------------------------------------- the bound
 
-    def _excess(self, first: Floats, second: Floats, rooms: Floats) -> Floats | None:
+    def _excess(self, first: Floats, second: Floats, rooms: Floats, far: float) -> Floats | None:
         """Return how far above the room the best pair of each state is at least; None: unknown."""
         cover, prices, lister = self.cover, self.prices, self.lister
         one, other = sorted(lister.roles.pair, key=lambda pool: float(lister.spread[pool]))
@@ -157,7 +167,7 @@ class Halves:
         for place in np.flatnonzero(rooms > 0).tolist():
             beyond = 0
             if lister.roles.by_floor is not None:
-                beyond = int(min(rooms[place] / prices.on_demand, BEYOND + 1))
+                beyond = int(min(min(rooms[place], far) / prices.on_demand, BEYOND + 1))
                 if beyond > BEYOND:
                     return None
             demand = float(cover.demand[place] - cover.slack[place])

@@ -271,7 +271,7 @@ class _Search:
                 found.best.offer(single, other.plan)
             # Solvers of floats are exact only so far.
             proven = other.bound * (1 - np.sign(other.bound) * DOUBT)
-            if proven < found.best.value - 10 * DOUBT * abs(found.best.value):
+            if proven < found.best.value - 3 * DOUBT * abs(found.best.value):
                 self.open_bound = min(self.open_bound, max(proven, lowest))
 
 
