@@ -96,7 +96,7 @@ def _against_highs(num: int) -> list[Row]:
         Row("... answers that differ by more than 1e-6", counts["differs"], "", "lower", 0),
         Row("... ours unproven in the time it may take", counts["unproven"], "", "lower"),
         Row("... HiGHS's plan breaks a limit", counts["peer breaks a limit"], "", "lower"),
-        Row("... HiGHS unsure after 20 s", counts["peer unsure"], "", "lower"),
+        Row("... HiGHS unsure in the time it may take", counts["peer unsure"], "", "lower"),
     ]
 
 

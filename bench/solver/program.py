@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 SCALE: Final = 1e7
 """CP-SAT knows whole numbers only."""
-LIMIT_S: Final = 20.0
+LIMIT_S: Final = 8.0
 """What a peer may take where it is the judge."""
 
 
