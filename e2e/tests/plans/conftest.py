@@ -34,8 +34,9 @@ def operator(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="session")
 def warm(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Starts workers at once."""
+    """Starts workers at once; hot before there is a node that could fall silent meanwhile."""
     with Warm("ebbtide.runtime.worker", log=tmp_path_factory.mktemp("warm") / "log") as warm:
+        warm.heat()
         yield warm
 
 

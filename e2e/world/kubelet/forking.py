@@ -55,6 +55,7 @@ def main(descriptor: int, module: str) -> None:
     sys.path[1:] = [path for path in sys.path[1:] if path != ours]
     importlib.import_module(f"{package}.preload").preload()
     with socket.socket(fileno=descriptor) as channel:
+        channel.send(b"ready")
         while True:
             message, descriptors, _, _ = socket.recv_fds(channel, LONGEST_MESSAGE, 2)
             if not message:

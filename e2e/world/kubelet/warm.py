@@ -73,6 +73,10 @@ class Warm:
         if self._process is not None:
             self._process.wait(READY_SECONDS)
 
+    def heat(self) -> None:
+        """Have the imports done now: whoever comes first waits for them, and kubelets must not."""
+        self._connect()
+
     def takes(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Tell whether a command is one that a fork of ours can become."""
         if list(command[1:3]) != ["-m", self._module]:
@@ -106,11 +110,14 @@ class Warm:
             "environment": dict(environment),
         }
         socket.send_fds(channel, [json.dumps(request).encode()], [log, report])
+        return Forked(int(self._hear(channel)))
+
+    def _hear(self, channel: socket.socket) -> bytes:
         answer = channel.recv(64)
         if not answer:
             message = f"the warm process is gone\n{self._log.read_text(errors='replace')[-2000:]}"
             raise RuntimeError(message)
-        return Forked(int(answer))
+        return answer
 
     def _connect(self) -> socket.socket:
         if self._channel is not None:
@@ -129,4 +136,5 @@ class Warm:
                 start_new_session=True,
             )
         self._channel = ours
+        self._hear(ours)  # its imports are done
         return ours
