@@ -98,7 +98,7 @@ class Halves:
         if excess is None:
             return False
         chosen = np.flatnonzero(excess < 0)
-        return self._look_at(halves, chosen[np.argsort(excess[chosen])], excess, look, far)
+        return self._look_at(halves, chosen[np.argsort(excess[chosen])], excess, look=look, far=far)
 
     def _list(self, reach: float) -> tuple[States, States] | None:
         lister = self.lister
@@ -118,6 +118,7 @@ class Halves:
         halves: tuple[States, States],
         chosen: Places,
         excess: Floats,
+        *,
         look: Look,
         far: float,
     ) -> bool:
