@@ -236,6 +236,7 @@ async def test_every_example_is_accepted(server: Api, path: Path) -> None:
     places = {
         "TrainingJob": DEFAULT,
         "CapacityPool": POOLS,
+        "WorkloadProfile": DEFAULT.replace("trainingjobs", "workloadprofiles"),
         "PersistentVolumeClaim": "/api/v1/namespaces/default/persistentvolumeclaims",
     }
     for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):

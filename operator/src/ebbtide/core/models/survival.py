@@ -1,7 +1,7 @@
 """A law of life on a grid of ages: what intervals and completion times are computed from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -20,7 +20,7 @@ class Survival:
     """
 
     unit_s: float
-    alive: Floats
+    alive: Floats = field(repr=False)  # hundreds of numbers
 
     def __post_init__(self) -> None:
         alive = self.alive
