@@ -12,7 +12,8 @@ from ebbtide.core.models.start_up import Stage, StartUpModel
 from ebbtide.core.simulator.virtual.run import Conditions, Outcome, UnsettledError, run
 from ebbtide.core.simulator.virtual.timing import Timing, Trace
 from ebbtide.core.values import reasons
-from ebbtide.core.values.observed import PodPhase, Role
+from ebbtide.core.values.decision import Decision
+from ebbtide.core.values.observed import Observed, PodPhase, Role
 from ebbtide.core.values.pool import Market
 from ebbtide.core.values.settings import Settings
 from support.builders import ON_DEMAND, SPOT, START, make_job, make_pool
@@ -88,6 +89,23 @@ def test_a_loss_is_made_good_when_the_coordinator_notices_it(
     found = play(make_job(steps=3000), timing=timing, trace=nodes(spot=((600.5, 1),)))
 
     assert seconds_of(found, reasons.REPLACEMENT_CREATED) == [600.5 + noticed_s]
+
+
+def test_the_coordinator_hears_of_a_worker_when_its_imports_are_done() -> None:
+    heard_s: dict[str, float] = {}
+
+    def watch(observed: Observed, _: Decision) -> None:
+        view, bound = observed.coordinator, {pod.name: pod.bound_since for pod in observed.pods}
+        for worker in view.report.workers if view.report is not None else ():
+            since = bound.get(worker.worker)
+            if since is not None and view.heard is not None:
+                heard_s.setdefault(worker.worker, (view.heard - since).total_seconds())
+
+    found = play(make_job(steps=1500), trace=nodes(spot=((600.5, 1), (660.0, 4))), watch=watch)
+
+    assert found.status.counters.revocations > 0
+    assert len(heard_s) > make_job().max_replicas
+    assert min(heard_s.values()) >= PROMPT.container_s + PROMPT.join_s
 
 
 def test_a_total_loss_without_notice_throws_away_what_no_checkpoint_holds() -> None:

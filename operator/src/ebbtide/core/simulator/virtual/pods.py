@@ -204,15 +204,17 @@ class Pods:
         if pod.role is Role.COORDINATOR:
             self._open(pod)
             return
-        if self.coordinator is not None:
-            self.coordinator.join(_hand(pod))
         self.agenda.after(self.timing.join_s, lambda: self._join(name))
 
     def _join(self, name: str) -> None:
-        if name in self.objects and name not in self._dark:
-            self._joined.add(name)
-            if self.coordinator is not None:
-                self.coordinator.ready(name)
+        """Have a worker connect: its imports come first, and the coordinator knows of none."""
+        pod = self.objects.get(name)
+        if pod is None or pod.ended or name in self._dark:
+            return
+        self._joined.add(name)
+        if self.coordinator is not None:
+            self.coordinator.join(_hand(pod))
+            self.coordinator.ready(name)
 
     def _open(self, pod: Pod) -> None:
         """Have a coordinator come up; the workers that are there register."""
@@ -220,20 +222,19 @@ class Pods:
         self.coordinator = Coordinator(self, attempt=pod.attempt, work=work)
         there = [
             p for p in self.objects.values()
-            if p.role is Role.WORKER and p.phase is PodPhase.RUNNING and p.name not in self._dark
+            if p.name in self._joined and p.phase is PodPhase.RUNNING and p.name not in self._dark
         ]  # fmt: skip
         for worker in there:
             self.coordinator.join(_hand(worker))
         for worker in there:
-            if worker.name in self._joined:
-                self.coordinator.ready(worker.name)
+            self.coordinator.ready(worker.name)
 
     def _end(self, name: str, *, grace_s: float) -> None:
         """Send SIGTERM, and SIGKILL when the grace is over."""
         pod = self.objects.get(name)
         if pod is None or pod.ended or name in self._dark:
             return
-        if pod.role is Role.WORKER and pod.started and self.coordinator is not None:
+        if name in self._joined and self.coordinator is not None:
             self.coordinator.leave(name, self.agenda.now + seconds(grace_s))
             self.agenda.after(grace_s, lambda: self._exit(name, EXIT_LEFT))
         else:
