@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WORKERS: Final = 2
 SLOWDOWN: Final = 3.0
 """A step of two workers pauses for 0.77 s, which hides what a busy machine adds to it."""
-STEPS: Final = 80
+STEPS: Final = 72
 BUDGET: Final = "1.00"
 """Many times what the job costs: no plan is near its edge. A deadline with so much time left would
 have the job wait for spot."""
