@@ -164,16 +164,7 @@ def _of_step_times(knowing: Knowing, gpu: str, batch: Floats) -> RankTimes | Non
             **{column: [value] * number for column, value in features.items()},
         )
 
-    try:
-        found = model.predict(rows(batch))
-    except DataError:
-        return None
-    return RankTimes(
-        at=lambda batches: model.predict(rows(batches)).value,
-        low=float((found.low / found.value).min()),
-        high=float((found.high / found.value).max()),
-        source=f"step-time model, {_how_known(name, beyond=bool(found.beyond.any()))}",
-    )
+    return _ask(model, rows, batch, source=f"step-time model, {name or 'by its FLOPs'}")
 
 
 def _of_iterations(knowing: Knowing, gpu: str, batch: Floats) -> RankTimes | None:
@@ -185,16 +176,7 @@ def _of_iterations(knowing: Knowing, gpu: str, batch: Floats) -> RankTimes | Non
         number = len(batches)
         return Table.of(workload=[name] * number, placement=["1"] * number, local_batch=batches)
 
-    try:
-        found = model.predict(rows(batch))
-    except DataError:
-        return None
-    return RankTimes(
-        at=lambda batches: model.predict(rows(batches)).value,
-        low=float((found.low / found.value).min()),
-        high=float((found.high / found.value).max()),
-        source=f"iteration model, {_how_known(name, beyond=bool(found.beyond.any()))}",
-    )
+    return _ask(model, rows, batch, source=f"iteration model, {name or 'by its FLOPs'}")
 
 
 def _carry_over(knowing: Knowing, found: Found, gpu: str) -> RankTimes | None:
@@ -231,5 +213,17 @@ def _name_of(knowing: Knowing) -> str:
     return profile.workload if profile is not None and profile.workload else knowing.workload
 
 
-def _how_known(name: str, *, beyond: bool) -> str:
-    return f"{name or 'by its FLOPs'}{', beyond what was measured' if beyond else ''}"
+def _ask(
+    model: Model, rows: Callable[[Floats], Table], batch: Floats, *, source: str
+) -> RankTimes | None:
+    """Return what a model says of local batches; None where it cannot say anything of them."""
+    try:
+        found = model.predict(rows(batch))
+    except DataError:
+        return None
+    return RankTimes(
+        at=lambda batches: model.predict(rows(batches)).value,
+        low=float((found.low / found.value).min()),
+        high=float((found.high / found.value).max()),
+        source=source + (", beyond what was measured" if found.beyond.any() else ""),
+    )
