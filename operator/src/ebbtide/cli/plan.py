@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ebbtide.cli.moments import read_moment
 from ebbtide.cli.tables import use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
 
 INFEASIBLE: Final = 3
 """Exit code where no plan meets the goal; 2 is for input that cannot be used."""
+EXAMPLE: Final = "2026-08-01T12:00:00Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,21 +220,9 @@ def _profile(
 
 
 def _moment(text: str | None) -> "datetime":
-    from datetime import UTC, datetime
-
     from ebbtide.controller.clock import now
 
-    if text is None:
-        return now()
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        what = f"{text!r} is no moment like 2026-08-01T12:00:00Z"
-        raise click.BadParameter(what, param_hint="--at") from error
-    if moment.tzinfo is None:
-        what = f"{text!r} has no time zone: end it with Z or an offset like +02:00"
-        raise click.BadParameter(what, param_hint="--at")
-    return moment.astimezone(UTC)
+    return now() if text is None else read_moment(text, option="--at", example=EXAMPLE)
 
 
 def _check_plot(text: str | None) -> "Path | None":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
+from ebbtide.cli.moments import read_moment
 from ebbtide.cli.tables import lay_out, read_tables, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
@@ -151,7 +152,7 @@ def _conditions(
     knowledge = embedded_knowledge(start=settings.start)
     timing = Timing.expected(knowledge.overheads(Workload(job=job, profile=profile)))
     return Conditions(
-        start=_moment(given["at"]),
+        start=read_moment(given["at"], option="--at", example=EPOCH),
         trace=Trace(nodes=nodes),
         timing=replace(timing, warned_share=given["warned_share"]),
         settings=settings,
@@ -178,20 +179,6 @@ def _speed(task: _Task, file: str) -> Any:  # noqa: ANN401 -- a Speed; the core 
         what = f"GPU type {unknown[0]!r}: nothing is known of its speed; known are: {known}"
         raise BadInputError(file, (f"{what}. Give its step times by --profile",))
     return speed
-
-
-def _moment(text: str) -> datetime:
-    from datetime import UTC
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        what = f"{text!r} is no moment like {EPOCH}"
-        raise click.BadParameter(what, param_hint="--at") from error
-    if moment.tzinfo is None:
-        what = f"{text!r} has no time zone: end it with Z or an offset like +02:00"
-        raise click.BadParameter(what, param_hint="--at")
-    return moment.astimezone(UTC)
 
 
 # ---------------------------------------------------------------- what is printed
