@@ -123,12 +123,11 @@ def instruct(
 
 def next_stop(observed: Observed, *, signs: Mapping[str, Sign], now: datetime) -> timedelta | None:
     """Return how long until a worker whose notice runs must be told to stop."""
-    ends = (_notice_end(pod, observed, signs=signs) for pod in observed.pods if not pod.ended)
-    stops = [
-        end - timedelta(seconds=_stop_before_end(pod, observed)) - now
-        for pod, end in zip((p for p in observed.pods if not p.ended), ends, strict=True)
-        if end is not None
-    ]
+    stops = []
+    for pod in observed.pods:
+        end = None if pod.ended else _notice_end(pod, observed, signs=signs)
+        if end is not None:
+            stops.append(end - timedelta(seconds=_stop_before_end(pod, observed)) - now)
     return min((stop for stop in stops if stop > timedelta(0)), default=None)
 
 

@@ -8,7 +8,6 @@ room, then to on-demand. A worker that waited in vain in a pool goes to the next
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from ebbtide.core.values.job import Job, SpotUse
 from ebbtide.core.values.pool import Market, Pool
@@ -90,7 +89,7 @@ def sort_out(job: Job, pools: Sequence[Pool]) -> tuple[tuple[Pool, ...], tuple[s
     unfit += [
         f"{name}: there is no such CapacityPool" for name in job.pools or () if name not in known
     ]
-    fit.sort(key=lambda pool: (_usd_per_worker_hour(pool, job.gpus_per_worker), pool.name))
+    fit.sort(key=lambda pool: (pool.usd_per_worker_hour(job.gpus_per_worker), pool.name))
     return tuple(fit), tuple(unfit)
 
 
@@ -106,7 +105,3 @@ def _why_not(job: Job, pool: Pool) -> str:
     if job.spot is SpotUse.ONLY and pool.market is Market.ON_DEMAND:
         return "spec.capacity.spot is Only"
     return ""
-
-
-def _usd_per_worker_hour(pool: Pool, gpus: int) -> Decimal:
-    return pool.usd_per_node_hour / pool.workers_per_node(gpus)

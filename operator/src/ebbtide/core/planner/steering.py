@@ -118,18 +118,17 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
 
 
 def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
-    at_risk = None
     wish = plan(inputs, situation.now)
-    if isinstance(wish, Infeasible) and situation.first_start is not None:
-        at_risk = wish
+    is_missed = isinstance(wish, Infeasible) and situation.first_start is not None
+    if is_missed:
         inputs, wish = _make_haste(inputs, situation.now)
     if isinstance(wish, Infeasible):
         return Course(record=PlanRecord(), no_plan=wish)
-    if at_risk is not None:
+    if is_missed:
         wish = replace(wish, reason=_admit(wish))
     chosen = wish
     if any(wish.replicas_in(name) > situation.rooms[name].held for name in dry):
-        chosen = _without(inputs, wish, situation, dry, at_risk=at_risk)
+        chosen = _without(inputs, wish, situation, dry, is_missed=is_missed)
     return Course(record=PlanRecord(plan=chosen))
 
 
@@ -159,7 +158,7 @@ def _without(
     situation: Situation,
     dry: frozenset[str],
     *,
-    at_risk: Infeasible | None,
+    is_missed: bool,
 ) -> Plan:
     """Plan with what dry pools have already given."""
     held = {name: situation.rooms[name].held for name in dry}
@@ -180,7 +179,7 @@ def _without(
         if isinstance(found, Infeasible):
             _, found = _make_haste(capped, situation.now)
         if isinstance(found, Plan):
-            said = found.reason if at_risk is None else _admit(found)
+            said = _admit(found) if is_missed else found.reason
             reason = f"no node comes from {names}: {said}"
             return replace(found, reason=reason, awaited=_if_other(wish, found))
     text = f"no node comes from {names}, and there is time to wait for it"
@@ -219,10 +218,10 @@ def _describe(
     if not on_demand:
         return None
     since = max(situation.rooms[name].dry_since or situation.now for name in dry)
-    cheapest = min(_per_worker(pool, inputs.gpus_per_worker) for pool in on_demand)
+    gpus = inputs.gpus_per_worker
+    cheapest = min(pool.usd_per_worker_hour(gpus) for pool in on_demand)
     usd = sum(
-        (_per_worker(by_name[s.pool], inputs.gpus_per_worker) * s.replicas for s in wish.shares),
-        Decimal(0),
+        (by_name[s.pool].usd_per_worker_hour(gpus) * s.replicas for s in wish.shares), Decimal(0)
     )
     stand_in = any(
         room.held
@@ -280,11 +279,8 @@ def _running(situation: Situation) -> Running:
     before = situation.before.plan
     if before is None or not situation.rooms:
         return Running()
-    hour_ago = situation.now - HOUR
     return Running(
-        workers=_numbers(before.shares),
-        servers=before.servers,
-        changes=tuple(when for when in situation.before.changes if when > hour_ago),
+        workers=_numbers(before.shares), servers=before.servers, changes=_recent_changes(situation)
     )
 
 
@@ -307,10 +303,6 @@ def _nodes(pool: Pool, workers: int, gpus_per_worker: int) -> int:
     return -(-workers // pool.workers_per_node(gpus_per_worker))
 
 
-def _per_worker(pool: Pool, gpus_per_worker: int) -> Decimal:
-    return pool.usd_per_node_hour / pool.workers_per_node(gpus_per_worker)
-
-
 def _if_other(wish: Plan, found: Plan) -> tuple[Share, ...]:
     return () if _numbers(wish.shares) == _numbers(found.shares) else wish.shares
 
@@ -325,11 +317,14 @@ def _numbers(shares: tuple[Share, ...]) -> dict[str, int]:
 
 def _count_changes(situation: Situation, chosen: Plan | None) -> tuple[datetime, ...]:
     """Return when the plan was changed within the last hour, this time included if it is."""
-    record = situation.before
-    recent = tuple(when for when in record.changes if when > situation.now - HOUR)
-    if record.plan is None or chosen is None:
+    before, recent = situation.before.plan, _recent_changes(situation)
+    if before is None or chosen is None or before.is_like(chosen):
         return recent
-    return recent if record.plan.is_like(chosen) else (*recent, situation.now)
+    return (*recent, situation.now)
+
+
+def _recent_changes(situation: Situation) -> tuple[datetime, ...]:
+    return tuple(when for when in situation.before.changes if when > situation.now - HOUR)
 
 
 def _digest(situation: Situation) -> str:

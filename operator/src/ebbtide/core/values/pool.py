@@ -45,6 +45,10 @@ class Pool:
             return PODS_PER_CPU_NODE
         return self.gpus_per_node // gpus_per_worker
 
+    def usd_per_worker_hour(self, gpus_per_worker: int) -> Decimal:
+        """What one worker of that size costs per hour on nodes that are full of them."""
+        return self.usd_per_node_hour / self.workers_per_node(gpus_per_worker)
+
     def room(self, gpus_per_worker: int) -> int:
         """How many workers of that size the whole pool carries."""
         return self.max_nodes * self.workers_per_node(gpus_per_worker)

@@ -26,7 +26,6 @@ PLAN_CHOSEN: Final = "PlanChosen"  # Planned=True; an event too
 MANUAL_SIZE: Final = "ManualSize"  # Planned, planMode Manual
 DRY_RUN: Final = "DryRun"  # Planned, and nothing runs
 GOAL_INFEASIBLE: Final = "GoalInfeasible"  # Planned=False, Stalled=True
-PROFILE_MISSING: Final = "ProfileMissing"  # the WorkloadProfile that the job names is of no use
 NO_POOL: Final = "NoPool"  # no pool fits the job
 NO_GOAL: Final = "NoGoal"  # GoalAtRisk where no goal is set
 GOAL_IN_REACH: Final = "GoalInReach"  # GoalAtRisk=False
@@ -66,8 +65,6 @@ POD_FAILED: Final = "PodFailed"
 REPLACEMENT_CREATED: Final = "ReplacementCreated"
 FELL_BACK: Final = "FellBackToOnDemand"
 RETURNED: Final = "ReturnedToSpot"
-SCALED_UP: Final = "ScaledUp"
-SCALED_DOWN: Final = "ScaledDown"
 MOVED_POOL: Final = "MovedToNextPool"
 RUNNING_EVENT: Final = "Running"
 LATE_EXIT: Final = "LateExit"
