@@ -7,7 +7,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from ebbtide.core.values.job import Job
 from ebbtide.data.knowledge import embedded_knowledge
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ebbtide.core.simulator.virtual.timing import Change
     from ebbtide.core.values.settings import Settings
     from support.bed import Bed
@@ -60,21 +58,6 @@ class Witness:
         self.told: list[Told] = []
         self._job = job
         self._news = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._following = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
 
     def first(self, reason: str) -> datetime:
         """Return when something was told for the first time."""
@@ -87,7 +70,8 @@ class Witness:
                 self._news.clear()
                 await self._news.wait()
 
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Listen until cancelled."""
         api, path = self._job.world.api, self._job.world.path("events")
         selector = f"involvedObject.name={self._job.name}"
         async with contextlib.aclosing(api.watch(path, fieldSelector=selector)) as changes:

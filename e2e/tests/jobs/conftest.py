@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from support.bed import FACTOR, Bed, OpenBed, on_demand_pool, spot_pool
-from world.cloud.pool import Pool, Provider
-from world.installation import CONTENTS, Installation, Operator
-from world.kubelet import Images
-from world.kubelet.warm import Warm
+from world.installation import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
+    from support.bed import Bed, OpenBed
     from support.outcome import Undisturbed
     from world.api import Json
     from world.session import Session
-    from world.world import OpenWorld
 
 
 @pytest.fixture(scope="module")
@@ -28,37 +23,6 @@ def operator(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iter
     operator = Operator(session.kubeconfig, tmp_path_factory.mktemp("operator"))
     yield operator
     operator.stop()
-
-
-@pytest.fixture(scope="session")
-def warm(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Starts workers at once, in all tests but those that ask for cold ones."""
-    with Warm("ebbtide.runtime.worker", log=tmp_path_factory.mktemp("warm") / "log") as warm:
-        yield warm
-
-
-@pytest.fixture
-async def open_bed(open_world: OpenWorld, operator: Operator, warm: Warm) -> AsyncIterator[OpenBed]:
-    """Start a world with Ebbtide in it."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def start(
-            *pools: Pool, provider: Provider = Provider.GKE, cold: bool = False, **options: Any
-        ) -> Bed:
-            spot, on_demand = (
-                spot_pool("spot", provider=provider),
-                on_demand_pool("on-demand", provider=provider),
-            )
-            chosen = pools or (spot, on_demand)
-            images = Images(contents=CONTENTS, warm=None if cold else warm)
-            usual = {"factor": FACTOR, "images": images}
-            world = await open_world(chosen, **{**usual, **options})
-            installation = await stack.enter_async_context(Installation(world, operator=operator))
-            bed = Bed(world, installation)
-            await stack.enter_async_context(bed.stack)
-            return bed
-
-        yield start
 
 
 @pytest.fixture

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support.bed import FACTOR, Bed, on_demand_pool, spot_pool
+from support.bed import on_demand_pool, spot_pool
 from support.planned import PLANNING
 from world.cloud.pool import Market, Pool
-from world.installation import CONTENTS, FAST, Installation, Operator
-from world.kubelet import Images
-from world.kubelet.warm import Warm
+from world.installation import FAST, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
+    from support.bed import Bed, OpenBed
     from world.session import Session
-    from world.world import OpenWorld
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +29,8 @@ def operator(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iter
     operator.stop()
 
 
-@pytest.fixture(scope="session")
-def warm(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Starts workers at once; hot before there is a node that could fall silent meanwhile."""
-    with Warm("ebbtide.runtime.worker", log=tmp_path_factory.mktemp("warm") / "log") as warm:
-        warm.heat()
-        yield warm
-
-
 @pytest.fixture
-async def bed(open_world: OpenWorld, operator: Operator, warm: Warm) -> AsyncIterator[Bed]:
+async def bed(open_bed: OpenBed) -> Bed:
     """A spot and an on-demand pool, and machines without GPUs for coordinators."""
     plain = Pool(
         name="plain",
@@ -51,10 +40,4 @@ async def bed(open_world: OpenWorld, operator: Operator, warm: Warm) -> AsyncIte
         min_nodes=1,
         max_nodes=2,
     )
-    pools = (spot_pool("spot"), on_demand_pool("on-demand"), plain)
-    async with contextlib.AsyncExitStack() as stack:
-        world = await open_world(pools, factor=FACTOR, images=Images(contents=CONTENTS, warm=warm))
-        installation = await stack.enter_async_context(Installation(world, operator=operator))
-        bed = Bed(world, installation)
-        await stack.enter_async_context(bed.stack)
-        yield bed
+    return await open_bed(spot_pool("spot"), on_demand_pool("on-demand"), plain)

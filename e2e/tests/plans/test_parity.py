@@ -12,6 +12,7 @@ from ebbtide.controller.settings import read_configuration
 from ebbtide.core.simulator.virtual.timing import Change, Timing
 from support.parity import Seen, Witness, decisions, side_by_side, simulate
 from support.planned import BATCH, PLANNING, train_planned
+from world.beside import beside
 from world.installation import FAST
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ async def test_operator_and_simulator_decide_alike_and_pay_alike(bed: Bed, tmp_p
         workers=(WORKERS, WORKERS),
         objective={"budget": BUDGET},
     )
-    async with Witness(job) as witness:
+    witness = Witness(job)
+    async with beside(witness.follow()):
         story = await _play(bed, job)
         await witness.until_last_word()
 

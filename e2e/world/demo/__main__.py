@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from world.beside import beside
 from world.build import BuildError
 from world.cloud.pool import Market, Pool, Provider
 from world.demo.findings import Findings, Forecast, Loss, fill_in
@@ -256,7 +257,7 @@ async def _drawing(screen: Screen, job: Training) -> Any:
             screen.show(job, alive)
             await asyncio.sleep(0.5)
 
-    async with _beside(draw()):
+    async with beside(draw()):
         yield
 
 
@@ -272,18 +273,8 @@ async def _events(screen: Screen, job: Training) -> Any:
                         screen.say(f"event: {words[0]}: {words[1]}"[:200])
                     told.add(words)
 
-    async with _beside(tell()):
+    async with beside(tell()):
         yield
-
-
-@contextlib.asynccontextmanager
-async def _beside(work: Any) -> Any:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _report(findings: Findings) -> None:
