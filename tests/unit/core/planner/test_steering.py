@@ -215,3 +215,17 @@ def test_a_stop_has_a_timer_of_its_own() -> None:
 
     assert decision.requeue_after is not None
     assert decision.requeue_after <= timedelta(seconds=20)
+
+
+def test_who_is_held_below_the_least_size_is_never_given_back_to_wait() -> None:
+    """Their node would look like the return of the pool, and they would be made again for ever."""
+    stage = planned(within(20 * HOUR), min_replicas=2, max_replicas=2)
+    kept, lost = stage.members()
+    stage.full = {"spot"}
+    stage.lose_node(f"node-of-{lost}")
+
+    stage.wait(1000)
+
+    assert kept in stage.members()
+    assert places(stage) == {"spot": 1, "on-demand": 1}
+    assert max(entry.last for entry in stage.status.attempts.values()) <= 4

@@ -174,7 +174,7 @@ def _without(
     )
     names = ", ".join(sorted(dry))
     drought = _describe(inputs, wish, situation, dry)
-    if drought is None or may_stand_in(drought):
+    if drought is None or _is_too_few(wish, held, inputs) or may_stand_in(drought):
         found = plan(capped, situation.now)
         if isinstance(found, Infeasible):
             _, found = _make_haste(capped, situation.now)
@@ -186,9 +186,23 @@ def _without(
     return _hold(wish, held, inputs, reason=text)
 
 
+def _is_too_few(wish: Plan, held: Numbers, inputs: Inputs) -> bool:
+    """
+    Tell whether some workers are held, and fewer than may train.
+
+    Waiting would give them back; their nodes would look like the return of the pool, again and
+    again.
+    """
+    return 0 < sum(_left_of(wish, held).values()) < min(inputs.sizes)
+
+
+def _left_of(wish: Plan, held: Numbers) -> dict[str, int]:
+    return {s.pool: min(s.replicas, held.get(s.pool, s.replicas)) for s in wish.shares}
+
+
 def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:
     """Return the plan cut down to what is there, if that is a legal size; else to nothing."""
-    kept = {s.pool: min(s.replicas, held.get(s.pool, s.replicas)) for s in wish.shares}
+    kept = _left_of(wish, held)
     total = sum(kept.values())
     size = max((size for size in inputs.sizes if size <= total), default=0)
     surplus = total - size
