@@ -44,8 +44,8 @@ async def test_a_loose_deadline_trains_on_spot_alone(bed: Bed) -> None:
 
 
 async def test_on_demand_stands_in_for_what_spot_lacks_and_goes_when_it_is_back(bed: Bed) -> None:
-    # Without a deadline nothing is waited for, and the size is given: what is tried is the place.
-    job = await train_planned(bed, steps=120, objective={"budget": "1.00"}, workers=(2, 2))
+    # The size is given, so that noise cannot move it: what is tried is the place.
+    job = await train_planned(bed, steps=120, objective={"deadlineSeconds": 300}, workers=(2, 2))
     await job.until(lambda job: job.step >= 10 and _is_whole(job), what="at full size")
     assert set(planned_pools(job)) == {"spot"}
     workers = job.status["replicas"]["spot"]
