@@ -6,14 +6,12 @@ Look at the pools (`risk`), propose fleets for the goal (`candidates`, `menu`), 
 (`wording`); or say why there is none (`refusal`).
 """
 
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from ebbtide.core.planner.candidates import find_best, list_others
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.outlook import (
-    MOST_HOURS,
     Field,
     interval_of,
     look_ahead,
@@ -25,12 +23,9 @@ from ebbtide.core.planner.risk import make_offers
 from ebbtide.core.planner.scoring import Level, Scored, score
 from ebbtide.core.planner.stability import settle
 from ebbtide.core.planner.wording import give_reason, tell_why
-from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.plan import Alternative, Infeasible, Plan
 
 MOST_ALTERNATIVES: Final = 5
-NEARLY: Final = 1.03
-"""An end so much later than the earliest is as good."""
 
 
 def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
@@ -38,7 +33,7 @@ def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     field = lay_out(inputs, now)
     if isinstance(field, Infeasible):
         return field
-    best = _spare_money(field, find_best(field))
+    best = find_best(field)
     running = _look_at_running(field)
     if running is not None and (best is None or running.key < best.key):
         best = running
@@ -48,26 +43,6 @@ def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     others = list_others(field, chosen.outlook.fleet)[:MOST_ALTERNATIVES]
     reason = give_reason(field, chosen, others, kept=kept)
     return write(field, chosen, reason=reason, others=others)
-
-
-def _spare_money(field: Field, best: Scored | None) -> Scored | None:
-    """
-    Return the cheapest fleet that ends nearly as early, where time is what counts.
-
-    The last percents of speed cost most: nodes on demand are that much faster than spot nodes, at
-    a multiple of their price.
-    """
-    inputs = field.inputs
-    if best is None or inputs.minimize is not Minimize.TIME or best.level is Level.MISSED:
-        return best
-    later = field.now + timedelta(hours=min(best.outlook.hours_late * NEARLY, MOST_HOURS))
-    due = later if inputs.due is None else min(later, inputs.due)
-    saving = replace(field, inputs=replace(inputs, minimize=Minimize.COST, due=due))
-    found = find_best(saving)
-    if found is None or found.level is not Level.SURE or found.outlook.usd >= best.outlook.usd:
-        return best
-    judged = score(field, found.outlook, label=found.label)
-    return judged if judged.level <= best.level else best
 
 
 def lay_out(inputs: Inputs, now: datetime) -> Field | Infeasible:

@@ -24,6 +24,8 @@ from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Share
 from ebbtide.core.values.pool import Market, Pool, Room
 
 HOUR: Final = timedelta(hours=1)
+HASTE: Final = 1.03
+"""Where the goal is missed in any case, an end so much later than the earliest is as good."""
 
 Numbers: TypeAlias = Mapping[str, int]
 """Workers by pool."""
@@ -133,13 +135,22 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
 
 
 def _make_haste(inputs: Inputs, now: datetime) -> tuple[Inputs, Plan | Infeasible]:
-    """Plan for the earliest end: within the budget, or else above it."""
+    """
+    Plan for a goal that cannot be met: the earliest end, within the budget or else above it.
+
+    The last percents of speed cost most, so the cheapest fleet that ends nearly as early is taken.
+    """
     hasty = replace(inputs, due=None, minimize=Minimize.TIME)
     found = plan(hasty, now)
     if isinstance(found, Infeasible) and inputs.budget_left_usd is not None:
         hasty = replace(hasty, budget_left_usd=None)
         found = plan(hasty, now)
-    return hasty, found
+    if isinstance(found, Infeasible):
+        return hasty, found
+    later = now + (found.predicted.finish_late - now) * HASTE
+    nearly = replace(hasty, due=later, minimize=Minimize.COST)
+    cheaper = plan(nearly, now)
+    return (hasty, found) if isinstance(cheaper, Infeasible) else (nearly, cheaper)
 
 
 def _admit(found: Plan) -> str:
