@@ -1,12 +1,13 @@
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from ebbtide.api.job_status import Status
 from ebbtide.api.status import parse_status, render_status
-from ebbtide.core.values.plan import Alternative, Measured, Plan
+from ebbtide.core.values.plan import Alternative, Infeasible, Measured, Plan, Refusal
 from ebbtide.core.values.status import JobStatus, Progress
 from support.plans import MADE, PLAN, PREDICTED, SPOT_SHARE
 
@@ -78,6 +79,25 @@ def test_when_a_plan_goes_what_it_rests_on_stays() -> None:
     status = JobStatus(plan_changes=(MADE,), plan_basis="4f1c", plan_measured=measured)
 
     assert parse_status(json.loads(json.dumps(render_status(status)))) == status
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        pytest.param(Infeasible(reason="too little time"), id="for what it says alone"),
+        pytest.param(
+            Infeasible(reason="late", nearest_deadline=LATER, nearest_budget_usd=Decimal("1.50")),
+            id="with the nearest goal",
+        ),
+    ],
+)
+def test_why_there_is_no_plan_survives_being_stored(why: Infeasible) -> None:
+    status = JobStatus(plan_basis="4f1c", plan_refusal=Refusal(why=why, made_at=MADE))
+
+    rendered = render_status(status)
+
+    Status.model_validate(rendered)
+    assert parse_status(json.loads(json.dumps(rendered))) == status
 
 
 def test_a_plan_to_run_nothing_is_a_plan() -> None:

@@ -151,6 +151,7 @@ class DisplayStatus(Schema):
     gpu: Short = Field(default="", description="GPUs in use.")
     spot: Short = Field(default="", description="Workers on spot nodes, of those that train.")
     progress: Short = Field(default="", description="Share of the work done.")
+    plan: Short = Field(default="", description="Workers by pool that are wanted to run.")
 
 
 class Status(Schema):

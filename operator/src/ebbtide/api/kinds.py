@@ -71,7 +71,8 @@ JOB: Final = Kind(
         Column("Failures", "integer", ".status.counters.failures", wide=True),
         Column("Steps lost", "integer", ".status.counters.stepsLost", wide=True),
         Column("Checkpoint", "date", ".status.progress.lastCheckpointTime", wide=True),
-        Column("Plan", "date", ".status.plan.madeAt", wide=True),
+        Column("Plan", "string", ".status.display.plan", wide=True),
+        Column("Plan age", "date", ".status.plan.madeAt", wide=True),
         Column("Planned cost", "string", ".status.plan.predicted.costUsd", wide=True),
     ),
     scale=Scale(

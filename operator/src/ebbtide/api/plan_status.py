@@ -23,7 +23,16 @@ from ebbtide.api.fields import (
     as_decimal,
 )
 from ebbtide.api.texts import Json, render_rate, render_second, render_time, render_usd, slim
-from ebbtide.core.values.plan import Alternative, Measured, Plan, PlanRecord, Predicted, Share
+from ebbtide.core.values.plan import (
+    Alternative,
+    Infeasible,
+    Measured,
+    Plan,
+    PlanRecord,
+    Predicted,
+    Refusal,
+    Share,
+)
 
 MOST_POOLS: Final = 256
 MOST_POOLS_OF_LOSER: Final = 32
@@ -82,6 +91,19 @@ class MeasuredStatus(Schema):
     steps_per_second: Rate = Field(default=0.0, description="Speed that was measured.")
 
 
+class RefusalStatus(Schema):
+    """That no plan meets the goal."""
+
+    reason: Sentence = Field(default="", description="Why, and what would be right.")
+    nearest_deadline: Moment | None = Field(
+        default=None, description="The earliest that can be met within the budget."
+    )
+    nearest_budget_usd: Money | None = Field(
+        default=None, description="The least, in US dollars, that meets the deadline."
+    )
+    made_at: Moment = Field(description="When this was found.")
+
+
 class PlanStatus(Schema):
     """What is wanted to run now, what is expected of it, and what it was chosen over."""
 
@@ -121,6 +143,9 @@ class PlanStatus(Schema):
     measured: MeasuredStatus | None = Field(
         default=None, description="What the plan knew of the speed."
     )
+    refusal: RefusalStatus | None = Field(
+        default=None, description="Why there is no plan, where no plan meets the goal."
+    )
 
 
 def parse_record(stored: PlanStatus | None) -> PlanRecord:
@@ -141,6 +166,7 @@ def parse_record(stored: PlanStatus | None) -> PlanRecord:
                 steps_per_second=measured.steps_per_second,
             )
         ),
+        refusal=None if stored.refusal is None else _refusal(stored.refusal),
     )
 
 
@@ -160,6 +186,29 @@ def render_record(record: PlanRecord) -> Json:
                 "stepsPerSecond": render_rate(measured.steps_per_second),
             }
         ),
+        "refusal": None if record.refusal is None else _render_refusal(record.refusal),
+    })  # fmt: skip
+
+
+def _refusal(stored: RefusalStatus) -> Refusal:
+    budget = stored.nearest_budget_usd
+    return Refusal(
+        why=Infeasible(
+            reason=stored.reason,
+            nearest_deadline=stored.nearest_deadline,
+            nearest_budget_usd=None if budget is None else as_decimal(budget),
+        ),
+        made_at=stored.made_at,
+    )
+
+
+def _render_refusal(refusal: Refusal) -> Json:
+    deadline, budget = refusal.why.nearest_deadline, refusal.why.nearest_budget_usd
+    return slim({
+        "reason": refusal.why.reason[:LONGEST_SENTENCE],
+        "nearestDeadline": None if deadline is None else render_time(deadline),
+        "nearestBudgetUsd": None if budget is None else render_usd(budget),
+        "madeAt": render_time(refusal.made_at),
     })  # fmt: skip
 
 

@@ -83,6 +83,7 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
         plan_changes=record.changes,
         plan_basis=record.basis,
         plan_measured=record.measured,
+        plan_refusal=record.refusal,
     )
 
 
@@ -96,6 +97,7 @@ def render_status(status: JobStatus) -> Json:
             "gpu": status.display.gpu[:LONGEST_TEXT],
             "spot": status.display.spot[:LONGEST_TEXT],
             "progress": status.display.progress[:LONGEST_TEXT],
+            "plan": status.display.plan[:LONGEST_TEXT],
         }),
         "conditions": [_render_condition(condition) for condition in status.conditions],
         "firstStartTime": _whole_seconds(status.first_start),

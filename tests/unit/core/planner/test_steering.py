@@ -1,18 +1,23 @@
 """Plans that hold, change, wait and come back: through `step` alone, on an obliging cluster."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from ebbtide.core.planner.knowledge import Workload
+from ebbtide.core.planner.speed import Speed
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Tell
 from ebbtide.core.values.job import SpotUse
 from ebbtide.core.values.objective import Minimize, Objective, PlanMode
 from ebbtide.core.values.observed import Role
+from ebbtide.core.values.pool import Pool
 from support.builders import ON_DEMAND, SPOT, make_job, make_pool
 from support.knowing import Known
 from support.stage import Stage, reason
@@ -229,3 +234,120 @@ def test_who_is_held_below_the_least_size_is_never_given_back_to_wait() -> None:
     assert kept in stage.members()
     assert places(stage) == {"spot": 1, "on-demand": 1}
     assert max(entry.last for entry in stage.status.attempts.values()) <= 4
+
+
+# ---------------------------------------------------------------- what is told, and kept
+
+
+def told(stage: Stage, *wanted: str) -> list[str]:
+    return [event.reason for event in stage.events if event.reason in wanted]
+
+
+def test_a_goal_at_risk_is_told_when_it_turns_and_when_it_turns_back() -> None:
+    stage = planned(within(2 * HOUR))
+    stage.wait(1.9 * HOUR)
+    stage.settle()
+
+    assert told(stage, reasons.GOAL_AT_RISK, reasons.GOAL_IN_REACH) == [reasons.GOAL_AT_RISK]
+    assert reason(stage, reasons.GOAL_AT_RISK) == reasons.DEADLINE_AT_RISK
+
+    stage.job = replace(stage.job, objective=within(9 * HOUR), generation=2)
+    stage.wait(600)
+
+    goal = told(stage, reasons.GOAL_AT_RISK, reasons.GOAL_IN_REACH)
+    assert goal == [reasons.GOAL_AT_RISK, reasons.GOAL_IN_REACH]
+    assert [e.warning for e in stage.events if e.reason in goal] == [True, False]
+
+
+def test_a_goal_that_is_taken_away_is_at_risk_no_more() -> None:
+    stage = planned(within(2 * HOUR))
+    stage.wait(1.9 * HOUR)
+    stage.job = replace(stage.job, objective=Objective(), generation=2)
+    stage.settle()
+
+    assert told(stage, reasons.GOAL_AT_RISK, reasons.NO_GOAL) == [
+        reasons.GOAL_AT_RISK,
+        reasons.NO_GOAL,
+    ]
+
+
+def test_a_goal_that_cannot_be_met_is_told_once_and_not_as_a_risk_too() -> None:
+    stage = planned(within(600))
+    stage.wait(300)
+
+    assert told(stage, reasons.GOAL_INFEASIBLE, reasons.GOAL_AT_RISK) == [reasons.GOAL_INFEASIBLE]
+    assert stage.status.is_true(reasons.GOAL_AT_RISK)
+
+    stage.job = replace(stage.job, objective=within(6 * HOUR), generation=2)
+    stage.settle()
+    stage.job = replace(stage.job, objective=within(6 * HOUR), generation=3)
+    stage.settle()
+
+    assert told(stage, reasons.GOAL_IN_REACH) == [reasons.GOAL_IN_REACH]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Known):
+    """Notes each workload that a plan is made for."""
+
+    asked: list[Workload] = field(default_factory=list)
+
+    @override
+    def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
+        self.asked.append(workload)
+        return super().speed(workload, pools)
+
+
+def test_a_refusal_is_kept_as_a_plan_is() -> None:
+    knowledge = Asked()
+    stage = planned(within(600))
+    stage.knowledge = knowledge
+    stage.wait(59)
+    assert knowledge.asked == []
+
+    stage.wait(2)
+    assert len(knowledge.asked) == 1
+    for _ in range(5):
+        stage.settle()
+    assert len(knowledge.asked) == 1
+
+    stage.pools = (replace(SPOT, max_nodes=9), ON_DEMAND)
+    stage.settle()
+    assert len(knowledge.asked) == 2
+
+
+def test_a_dry_run_of_a_job_that_trained_is_pending_and_its_clock_begins_anew() -> None:
+    stage = planned(within(8 * HOUR))
+    assert stage.status.state == "Running"
+    stage.at_step = 100
+    stage.wait(120)
+    first = stage.status.first_start
+
+    stage.job = replace(stage.job, plan_mode=PlanMode.DRY_RUN, generation=2)
+    stage.pass_once()
+    assert stage.status.state == "Pending"
+    assert stage.pods
+    stage.wait(60)
+    assert stage.status.state == "Pending"
+    assert stage.status.start is None
+    assert not [pod for pod in stage.pods.values() if pod.role is Role.WORKER]
+
+    stage.job = replace(stage.job, plan_mode=PlanMode.AUTO, generation=3)
+    stage.settle()
+    assert stage.status.state == "Running"
+    assert stage.status.start == stage.now
+    assert stage.status.first_start == first
+
+
+def test_the_plan_is_shown_in_words() -> None:
+    mixed = planned(within(2 * HOUR), on_demand_floor=1, min_replicas=2)
+    assert mixed.status.display.plan == "3 spot + 1 on-demand"
+
+    waiting = planned(within(20 * HOUR), max_replicas=1)
+    waiting.full = {"spot"}
+    for name in list(waiting.members()):
+        waiting.lose_node(f"node-of-{name}")
+    waiting.wait(400)
+    assert waiting.status.display.plan == "waits for 1 spot"
+
+    assert planned(within(600)).status.display.plan == ""

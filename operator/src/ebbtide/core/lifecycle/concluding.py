@@ -15,6 +15,7 @@ from ebbtide.core.lifecycle.progress import (
     count_roles,
     read_progress,
     show,
+    show_plan,
 )
 from ebbtide.core.lifecycle.signs import Outlook
 from ebbtide.core.values import reasons
@@ -89,22 +90,27 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         cost=settle(cost, now=this.now) if outcome.ended else cost,
         counters=counters,
         last_failure=this.books.last_failure,
-        display=show(observed.pods, report, replicas, progress=progress, pools=pools),
+        display=replace(
+            show(observed.pods, report, replicas, progress=progress, pools=pools),
+            plan=show_plan(record.plan),
+        ),
         plan=record.plan,
         plan_basis=record.basis,
         plan_changes=record.changes,
         plan_measured=record.measured,
+        plan_refusal=record.refusal,
     )
     after = _clocks(after, this, outcome)
-    state = derive_state(after, suspend=this.job.suspend, has_pods=bool(observed.pods))
-    return replace(after, state=state)
+    # Pods of a job that is to run nothing are on their way out.
+    has_pods = bool(observed.pods) and not outcome.idle
+    return replace(after, state=derive_state(after, suspend=this.job.suspend, has_pods=has_pods))
 
 
 def _clocks(after: JobStatus, this: Pass, outcome: Outcome) -> JobStatus:
     planned = after.is_true(reasons.PLANNED)
     if after.first_start is None and planned and not (outcome.suspended or outcome.idle):
         after = replace(after, first_start=this.now)
-    if outcome.suspended:
+    if outcome.suspended or outcome.idle:
         return replace(after, start=None)
     if after.start is None and after.is_true(reasons.RUNNING):
         after = replace(after, start=this.now)

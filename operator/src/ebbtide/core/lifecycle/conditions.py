@@ -94,10 +94,14 @@ def derive_state(status: JobStatus, *, suspend: bool, has_pods: bool) -> str:
 def tell_changes(before: JobStatus, after: JobStatus) -> tuple[Event, ...]:
     """Return the events for conditions that turned."""
     events: list[Event] = []
+    stalled = after.condition(reasons.STALLED)
+    is_hopeless = stalled is not None and stalled.reason == reasons.GOAL_INFEASIBLE
     for condition in after.conditions:
         old = before.condition(condition.type)
         if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
             continue
+        if condition.type == reasons.GOAL_AT_RISK and is_hopeless:
+            continue  # GoalInfeasible says more
         event = _event(old, condition)
         if event is not None:
             events.append(event)
@@ -120,7 +124,18 @@ def _event(old: Condition | None, new: Condition) -> Event | None:  # noqa: PLR0
         return Event(reason=reasons.SUSPENDED, message=new.message)
     if new.type == reasons.SUSPENDED and old is not None and new.reason == reasons.RESUMED:
         return Event(reason=reasons.RESUMED, message=new.message)
+    if new.type == reasons.GOAL_AT_RISK:
+        return _tell_goal(old, new)
     failing = new.type == reasons.CHECKPOINTS_HEALTHY and new.status == "False"
     if failing and old is not None and old.status != "False":
         return Event(reason=reasons.CHECKPOINT_FAILED, message=new.message, warning=True)
     return None
+
+
+def _tell_goal(old: Condition | None, new: Condition) -> Event | None:
+    """Tell that the goal is in danger, or is not any more; by what it is may change unsaid."""
+    was_true, is_true = old is not None and old.status == "True", new.status == "True"
+    if was_true is is_true:
+        return None
+    reason = reasons.GOAL_AT_RISK if is_true else new.reason
+    return Event(reason=reason, message=new.message, warning=is_true)

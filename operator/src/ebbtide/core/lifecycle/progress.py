@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ebbtide.core.values.observed import Pod, Role
+from ebbtide.core.values.plan import Plan, Share
 from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.status import Display, JobStatus, Progress, Replicas, RoleStatus
 from ebbtide.wire.messages import Report
@@ -109,3 +110,17 @@ def show(
         spot=f"{replicas.spot}/{replicas.desired}",
         progress=f"{progress.percentage}%",
     )
+
+
+def show_plan(plan: Plan | None) -> str:
+    """Put a plan into the words of its column: `2 v100-spot + 1 v100-ondemand`."""
+    if plan is None:
+        return ""
+    if not plan.shares:
+        return f"waits for {_sum_up(plan.awaited)}" if plan.awaited else "nothing"
+    servers = f" + {plan.servers} servers" if plan.servers else ""
+    return _sum_up(plan.shares) + servers
+
+
+def _sum_up(shares: Iterable[Share]) -> str:
+    return " + ".join(f"{share.replicas} {share.pool}" for share in shares)

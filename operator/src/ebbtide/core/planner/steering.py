@@ -20,7 +20,7 @@ from ebbtide.core.planner.planning import plan
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import Job, SpotUse
 from ebbtide.core.values.objective import Minimize
-from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Share
+from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Refusal, Share
 from ebbtide.core.values.pool import Market, Pool, Room
 
 HOUR: Final = timedelta(hours=1)
@@ -95,19 +95,16 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
     """
     Decide what a job runs from now on.
 
-    The plan before is kept until what it rests on changes or its time is up. A job that has
+    The answer before, a plan or that there is none, is kept until what it rests on changes or its
+    time is up. A job that has
     started is never without a plan for want of time or money: then it ends as soon as it can.
     """
     basis = _digest(situation)
     dry = frozenset(name for name, room in situation.rooms.items() if room.dry_since is not None)
     record = situation.before
-    before = record.plan
-    if (
-        before is not None
-        and record.basis == basis
-        and before.made_at <= situation.now < before.made_at + situation.interval
-    ):
-        return Course(record=record, dry=dry)
+    if record.basis == basis and _is_fresh(record, situation):
+        no_plan = None if record.refusal is None else record.refusal.why
+        return Course(record=record, no_plan=no_plan, dry=dry)
     record = PlanRecord(basis=basis, measured=situation.workload.measured)
     fit, unfit = sort_out(situation.job, situation.pools)
     if not fit:
@@ -115,8 +112,21 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
         none = Infeasible(reason=f"no pool fits: {why}")
         return Course(record=record, no_plan=none, no_pool=True, dry=dry)
     course = _plan(make_inputs(situation, knowledge, fit), situation, dry)
-    record = replace(record, plan=course.plan, changes=_count_changes(situation, course.plan))
+    record = replace(
+        record,
+        plan=course.plan,
+        changes=_count_changes(situation, course.plan),
+        refusal=course.record.refusal,
+    )
     return replace(course, record=record, dry=dry)
+
+
+def _is_fresh(record: PlanRecord, situation: Situation) -> bool:
+    """Tell whether the answer before may be given again, as far as time goes."""
+    answer = record.plan or record.refusal
+    if answer is None:
+        return False
+    return answer.made_at <= situation.now < answer.made_at + situation.interval
 
 
 def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
@@ -125,7 +135,8 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
     if is_missed:
         inputs, wish = _make_haste(inputs, situation.now)
     if isinstance(wish, Infeasible):
-        return Course(record=PlanRecord(), no_plan=wish)
+        refusal = Refusal(why=wish, made_at=situation.now)
+        return Course(record=PlanRecord(refusal=refusal), no_plan=wish)
     if is_missed:
         wish = replace(wish, reason=_admit(wish))
     chosen = wish

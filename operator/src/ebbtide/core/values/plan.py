@@ -87,6 +87,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """That there is no plan, as it is kept from pass to pass."""
+
+    why: Infeasible
+    made_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
     """A plan as it is kept from pass to pass."""
 
@@ -94,3 +102,4 @@ class PlanRecord:
     basis: str = ""  # changes with whatever a plan must answer at once
     changes: tuple[datetime, ...] = ()  # when workers were moved by plan, within the last hour
     measured: Measured | None = None  # what the plan knew of the speed
+    refusal: Refusal | None = None  # where there is no plan

@@ -28,7 +28,7 @@ DRY_RUN: Final = "DryRun"  # Planned, and nothing runs
 GOAL_INFEASIBLE: Final = "GoalInfeasible"  # Planned=False, Stalled=True
 NO_POOL: Final = "NoPool"  # no pool fits the job
 NO_GOAL: Final = "NoGoal"  # GoalAtRisk where no goal is set
-GOAL_IN_REACH: Final = "GoalInReach"  # GoalAtRisk=False
+GOAL_IN_REACH: Final = "GoalInReach"  # GoalAtRisk=False; an event where it was True before
 DEADLINE_AT_RISK: Final = "DeadlineAtRisk"  # GoalAtRisk=True
 BUDGET_AT_RISK: Final = "BudgetAtRisk"  # GoalAtRisk=True
 STARTING: Final = "Starting"

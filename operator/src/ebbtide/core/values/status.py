@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from ebbtide.core.values.plan import Measured, Plan, PlanRecord
+from ebbtide.core.values.plan import Measured, Plan, PlanRecord, Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,7 @@ class Display:
     gpu: str = ""
     spot: str = ""
     progress: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,7 @@ class JobStatus:
     plan_changes: tuple[datetime, ...] = ()  # of the plan, within the last hour, the oldest first
     plan_basis: str = ""  # changes with whatever a plan must answer at once
     plan_measured: Measured | None = None  # what the plan knew of the speed
+    plan_refusal: Refusal | None = None  # why there is none
 
     def condition(self, kind: str) -> Condition | None:
         """Return one condition by type."""
@@ -162,4 +164,5 @@ class JobStatus:
             basis=self.plan_basis,
             changes=self.plan_changes,
             measured=self.plan_measured,
+            refusal=self.plan_refusal,
         )
