@@ -76,7 +76,7 @@ e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current u
 	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) jobs e2e plans
 
 ##@ Benches: one table each, with bar and peer beside each figure, and build/bench/*.json
-.PHONY: bench-models bench-solver bench-policy
+.PHONY: bench-models bench-solver bench-policy bench-runtime
 
 bench-models: venv ## The models against their bars and plain peers, on data that no fit saw
 	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m models
@@ -86,6 +86,9 @@ bench-solver: venv ## The pool solver against HiGHS, CP-SAT and CBC in one run
 
 bench-policy: venv ## Deadline policies on public traces of spot capacity, against the best possible
 	@PYTHONPATH=$(CURDIR)/bench $(BIN)/python -m policy
+
+bench-runtime: venv ## The trainer runtime against its peers, real processes (PARTS="recovery warm")
+	@PYTHONPATH=$(CURDIR)/bench:$(CURDIR)/tests $(BIN)/python -m runtime $(PARTS)
 
 ##@ Upkeep
 .PHONY: controlplane crds models lock coverage verify ci clean

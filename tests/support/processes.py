@@ -141,9 +141,22 @@ class Job:
 
     def start_worker(self, index: int, *, attempt: int = 1, **extra: str) -> Worker:
         """Start one attempt of a worker."""
-        name = names.pod_name(job="test", role=names.ROLE_WORKER, index=index, attempt=attempt)
+        environment = {**self.environment_of(index, attempt=attempt), **extra}
+        name = environment[names.ENV_WORKER]
         log = self.folder / f"{name}.log"
-        environment = {
+        pid = self.nursery.start(
+            env=environment,
+            arguments=["--", "python", str(self.script), *self.arguments],
+            log=log,
+        )
+        worker = Worker(name=name, pid=pid, log=log, _nursery=self.nursery)
+        self.workers[name] = worker
+        return worker
+
+    def environment_of(self, index: int, *, attempt: int = 1) -> dict[str, str]:
+        """Return what one attempt of a worker finds in its environment."""
+        name = names.pod_name(job="test", role=names.ROLE_WORKER, index=index, attempt=attempt)
+        return {
             **_environment(),
             names.ENV_JOB: self.work.job,
             names.ENV_WORKER: name,
@@ -157,16 +170,7 @@ class Job:
             names.ENV_PROCESSES: str(self.work.processes_per_worker),
             FAULTS: msgspec.json.encode([f for f in self.faults if f.worker == name]).decode(),
             FIRED: str(self.folder / "fired"),
-            **extra,
         }
-        pid = self.nursery.start(
-            env=environment,
-            arguments=["--", "python", str(self.script), *self.arguments],
-            log=log,
-        )
-        worker = Worker(name=name, pid=pid, log=log, _nursery=self.nursery)
-        self.workers[name] = worker
-        return worker
 
     def start(self, *, workers: int) -> list[Worker]:
         """Start the coordinator and workers 0 ... n - 1."""

@@ -243,6 +243,7 @@ def _start(
         cause=trouble.cause,
         cause_worker=trouble.worker,
         stopped_at=trouble.since if last_step is None else min(last_step, now),
+        noticed_at=trouble.since,
     )
     for process in ranks:
         process.phase = Phase.BUSY

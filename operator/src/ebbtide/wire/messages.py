@@ -306,6 +306,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     cause: str  # lost, left, joined, resumed, started
     worker: str
     stopped_at: float  # epoch seconds of the last step before
+    noticed_after: float = -1.0
     formed_after: float
     stepping_after: float
 

@@ -1,0 +1,15 @@
+"""Collect the rows of the parts, print them as one table, judge the bars."""
+
+import sys
+from collections.abc import Callable
+
+from rows import Row, run
+from runtime import recovery, warm
+
+PARTS: dict[str, Callable[[], list[Row]]] = {
+    "recovery": recovery.rows,
+    "warm": warm.rows,
+}
+
+if __name__ == "__main__":
+    sys.exit(run("runtime", PARTS, about=__doc__))

@@ -1,0 +1,130 @@
+"""Where a bench's processes live: a folder, a job of ours in it, and processes started by hand."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ebbtide.wire.messages import WorkSpec
+from runtime import small
+from support.nursery import Nursery
+from support.processes import Gone, Job
+
+PATIENCE_S: Final = 120.0
+ENDLESS: Final = 1_000_000
+"""Steps of a run that is ended by hand."""
+_LOOK_S: Final = 0.05
+_HERE: Final = Path(__file__).parent
+OURS: Final = _HERE / "train_ours.py"
+
+Found = TypeVar("Found")
+
+
+def await_some(look: Callable[[], Found | None], what: str) -> Found:
+    """Look until something is found; `TimeoutError` names what did not come."""
+    until = time.monotonic() + PATIENCE_S
+    while (found := look()) is None:
+        if time.monotonic() > until:
+            raise TimeoutError(f"no {what} in {PATIENCE_S:.0f} s")
+        time.sleep(_LOOK_S)
+    return found
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """Give a folder that goes away."""
+    with tempfile.TemporaryDirectory(prefix="ebbtide-bench-") as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def open_nursery() -> Iterator[Nursery]:
+    """Give a process that has imported all, as a worker's PID 1 has, and forks workers."""
+    with open_folder() as folder:
+        nursery = Nursery(folder / "log")
+        try:
+            yield nursery
+        finally:
+            nursery.close()
+
+
+@contextlib.contextmanager
+def open_job(nursery: Nursery, *, members: int, script: Path = OURS) -> Iterator[Job]:
+    """Give a job of so many members with its coordinator running; workers are started by hand."""
+    with open_folder() as folder:
+        job = Job(
+            folder=folder,
+            nursery=nursery,
+            work=WorkSpec(
+                job="bench/recovery",
+                steps=ENDLESS,
+                global_batch_size=small.GLOBAL_BATCH,
+                min_replicas=members,
+                desired=members,
+                checkpoint_interval=3600.0,
+            ),
+            script=script,
+        )
+        job.start_coordinator()
+        try:
+            yield job
+        finally:
+            job.close()
+
+
+def start_worker(job: Job, index: int, *, attempt: int = 1) -> None:
+    """Start an attempt of a worker whose steps leave marks."""
+    job.start_worker(index, attempt=attempt, **{small.ENV_MARKS: str(marks_of(job.folder))})
+
+
+def marks_of(folder: Path) -> Path:
+    """Return where the marks of a folder's run are."""
+    return folder / "marks"
+
+
+def await_states(job: Job, *, members: int, spares: int) -> None:
+    """Wait until so many members train and so many spares stand by."""
+
+    def look() -> bool | None:
+        with contextlib.suppress(Gone):
+            report = job.report()
+            states = [worker.state for worker in report.workers]
+            stand = (states.count("member"), states.count("spare")) == (members, spares)
+            return True if stand and report.training else None
+        return None
+
+    await_some(look, f"{members} members and {spares} spares")
+
+
+@contextlib.contextmanager
+def running(
+    words: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command in a session of its own, with what it says in `folder`; end all of it."""
+    with (folder / "said").open("ab") as said:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "OMP_NUM_THREADS": "1",
+                small.ENV_MARKS: str(marks_of(folder)),
+                **environment,
+            },
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,186 @@
+"""
+From the kill of a member to the next step: ours with a warm spare, torchrun at its best settings.
+
+A kill is SIGKILL of one rank's process, at any moment of a step. The next step is the first that a
+process applies which had applied none before the kill: the promoted spare, or what torchrun started
+anew. So neither a step that was already reduced counts, nor one that a survivor made alone.
+"""
+
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rows import Row
+from runtime import bed, small
+from support.nursery import Nursery
+from support.processes import Job
+
+ROUNDS: Final = 4
+KILLS_EACH: Final = 10
+"""Of ours in a round; of torchrun there is one, which takes as long as all of these."""
+SETTLED_STEPS: Final = 5
+BAR_RATIO: Final = 50.0
+GOAL_RATIO: Final = 100.0
+BAR_REFORMING_MS: Final = 30.0
+_TORCHRUN: Final = Path(__file__).parent / "train_torchrun.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One loss made good. Seconds."""
+
+    next_step_s: float
+    """From the kill to the next step."""
+    noticed_s: float
+    """From the kill until the coordinator knew."""
+
+    @property
+    def reforming_s(self) -> float:
+        """From there to the next step."""
+        return self.next_step_s - self.noticed_s
+
+
+def rows() -> list[Row]:
+    """Kill members of both, in turn."""
+    return rows_of(*measure(rounds=ROUNDS, kills=KILLS_EACH))
+
+
+def measure(*, rounds: int, kills: int) -> tuple[list[Kill], list[float]]:
+    """Return our kills, and the seconds that each kill of torchrun's took."""
+    chance = random.Random(0)
+    ours: list[Kill] = []
+    theirs: list[float] = []
+    with bed.open_nursery() as nursery:
+        for number in range(rounds):
+            theirs.append(kill_torchrun(chance))
+            ours += kill_ours(nursery, num=kills, chance=chance)
+            print(f" {number + 1}/{rounds}", end="", flush=True, file=sys.stderr)
+    return ours, theirs
+
+
+def rows_of(ours: Sequence[Kill], theirs: Sequence[float]) -> list[Row]:
+    """Judge what was measured."""
+    next_step = [kill.next_step_s * 1000 for kill in ours]
+    median = statistics.median(next_step)
+    peer = statistics.median(theirs) * 1000
+    goal = {"goal": GOAL_RATIO}
+    reforming = statistics.median(kill.reforming_s for kill in ours) * 1000
+    noticed = statistics.median(kill.noticed_s for kill in ours) * 1000
+    return [
+        Row("kill to next step, times torchrun's", peer / median, "x", "higher", BAR_RATIO, goal),
+        Row("... median", median, "ms", "lower", peers={"torchrun": peer}),
+        Row("... slowest", max(next_step), "ms", "lower", peers={"torchrun": max(theirs) * 1000}),
+        Row("... until it is noticed, median", noticed, "ms", "lower"),
+        Row(
+            "... re-forming from then on, median",
+            reforming,
+            "ms",
+            "lower",
+            BAR_REFORMING_MS,
+            of_machine=True,
+        ),
+    ]
+
+
+# ---------------------------------------------------------------- ours
+
+
+def kill_ours(nursery: Nursery, *, num: int, chance: random.Random) -> list[Kill]:
+    """Train with two members and a spare, and kill so many members, one after the other."""
+    with bed.open_job(nursery, members=2) as job:
+        for index in range(3):
+            bed.start_worker(job, index)
+        attempts = dict.fromkeys(range(3), 1)
+        return [_kill_member(job, attempts, chance=chance) for _ in range(num)]
+
+
+def _kill_member(job: Job, attempts: dict[int, int], *, chance: random.Random) -> Kill:
+    """Kill a member's rank, wait for the step after, and start the lost worker's next attempt."""
+    bed.await_states(job, members=2, spares=1)
+    _await_steps(bed.marks_of(job.folder), processes=2)
+    victim = chance.choice(job.report().members)
+    pid = _rank_of(job.workers[victim].pid)
+    killed_at, killed_epoch = _kill(pid, chance)
+    before = {mark.pid for mark in _marks(job.folder) if mark.at < killed_at}
+    next_step = _await_newcomer(job.folder, before)
+    recovery = bed.await_some(
+        lambda: next(
+            (each for each in job.report().recoveries if each.stopped_at + each.formed_after
+             > killed_epoch and each.stepping_after >= 0), None,
+        ),
+        "word of the recovery",
+    )  # fmt: skip
+    index = int(victim.rsplit("-", 2)[1])
+    attempts[index] += 1
+    bed.start_worker(job, index, attempt=attempts[index])
+    noticed = recovery.stopped_at + recovery.noticed_after
+    return Kill(next_step_s=next_step - killed_at, noticed_s=noticed - killed_epoch)
+
+
+def _rank_of(first_process: int) -> int:
+    """Return the only child of a worker's first process."""
+    path = Path(f"/proc/{first_process}/task/{first_process}/children")
+    (child,) = path.read_text(encoding="ascii").split()
+    return int(child)
+
+
+# ---------------------------------------------------------------- torchrun
+
+
+def kill_torchrun(chance: random.Random) -> float:
+    """Train with two processes under torchrun, kill one, return the seconds to the next step."""
+    words = [
+        sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2",
+        "--max-restarts=100", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", str(_TORCHRUN),
+    ]  # fmt: skip
+    # With the store shared, as it is by default, restarts on gloo fail until none is left.
+    best = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    with bed.open_folder() as folder, bed.running(words, folder=folder, environment=best):
+        _await_steps(bed.marks_of(folder), processes=2)
+        before = {mark.pid for mark in _marks(folder)}
+        killed_at, _ = _kill(chance.choice(sorted(before)), chance)
+        return _await_newcomer(folder, before) - killed_at
+
+
+# ---------------------------------------------------------------- both
+
+
+def _marks(folder: Path) -> list[small.Mark]:
+    return small.read_marks(bed.marks_of(folder))
+
+
+def _await_steps(path: Path, *, processes: int) -> None:
+    """Wait until each of the newest `processes` processes has applied some steps."""
+
+    def look() -> bool | None:
+        counts: dict[int, int] = {}
+        for mark in small.read_marks(path):
+            counts[mark.pid] = counts.get(mark.pid, 0) + 1
+        newest = list(counts.values())[-processes:]
+        return True if len(newest) == processes and min(newest) >= SETTLED_STEPS else None
+
+    bed.await_some(look, f"{SETTLED_STEPS} steps of {processes} processes")
+
+
+def _kill(pid: int, chance: random.Random) -> tuple[float, float]:
+    """Kill a process at any moment of a step; return when, monotonic and since the epoch."""
+    time.sleep(chance.uniform(0, 2 * small.COMPUTE_S))
+    moments = time.monotonic(), time.time()
+    os.kill(pid, signal.SIGKILL)
+    return moments
+
+
+def _await_newcomer(folder: Path, before: set[int]) -> float:
+    """Return when a process that was not there before applied its first step."""
+
+    def look() -> float | None:
+        return next((mark.at for mark in _marks(folder) if mark.pid not in before), None)
+
+    return bed.await_some(look, "step of a newcomer")

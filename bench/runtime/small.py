@@ -1,0 +1,73 @@
+"""The model and the step that ours and every peer train, and the mark that a step leaves."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+ENV_MARKS: Final = "EBBTIDE_BENCH_MARKS"
+"""The file that every process of a run appends its marks to."""
+GLOBAL_BATCH: Final = 32
+COMPUTE_S: Final = 0.02
+"""A step's time on the device, which here is slept."""
+WIDTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One applied step: when, on the clock that all processes of a machine share, and whose."""
+
+    at: float
+    pid: int
+    step: int
+
+
+class Marker:
+    """Appends this process's marks."""
+
+    def __init__(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(os.environ[ENV_MARKS], flags, 0o600)
+
+    def leave(self, step: int) -> None:
+        """Say that a step is applied now."""
+        os.write(self._file, f"{time.monotonic():.6f} {os.getpid()} {step}\n".encode())
+
+
+def read_marks(path: Path) -> list[Mark]:
+    """Return the marks that are there, oldest first; one that is being written is left out."""
+    lines = path.read_text(encoding="ascii").splitlines(keepends=True) if path.exists() else []
+    whole = [line.split() for line in lines if line.endswith("\n")]
+    return sorted(
+        (Mark(float(at), int(pid), int(step)) for at, pid, step in whole), key=lambda mark: mark.at
+    )
+
+
+def make_data() -> TensorDataset:
+    """Return points and labels, always the same."""
+    chance = torch.Generator().manual_seed(1)
+    points = torch.randn(1024, WIDTH, generator=chance)
+    return TensorDataset(points, torch.randint(0, 10, (1024,), generator=chance))
+
+
+def make_model() -> nn.Module:
+    """Return a small classifier, always the same."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+
+
+def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """Return what every run steps with."""
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+
+def compute(model: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss of a batch after the time of a step."""
+    time.sleep(COMPUTE_S)
+    loss: Tensor = nn.functional.cross_entropy(model(points), labels)
+    return loss

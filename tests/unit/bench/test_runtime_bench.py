@@ -1,0 +1,54 @@
+"""What the bench of the runtime makes of its measurements."""
+
+from pathlib import Path
+
+import pytest
+
+from runtime import recovery, small, warm
+from runtime.recovery import Kill
+
+
+def test_marks_are_read_in_order_and_one_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    path.write_text("2.5 11 4\n1.5 10 3\n3.5 10")
+
+    assert small.read_marks(path) == [small.Mark(1.5, 10, 3), small.Mark(2.5, 11, 4)]
+    assert small.read_marks(tmp_path / "none") == []
+
+
+def test_every_mark_that_a_process_leaves_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(small.ENV_MARKS, str(tmp_path / "marks"))
+    marker = small.Marker()
+
+    for step in (1, 2):
+        marker.leave(step)
+
+    assert [mark.step for mark in small.read_marks(tmp_path / "marks")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "holds"),
+    [pytest.param(4.0, True, id="fifty times"), pytest.param(3.9, False, id="not quite")],
+)
+def test_a_recovery_is_judged_against_torchrun(theirs: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    ours = [Kill(next_step_s=s, noticed_s=0.06) for s in (0.07, 0.08, 0.2)]
+
+    times, median, slowest, noticed, reforming = recovery.rows_of(ours, [theirs, 1.0, 9.0])
+
+    assert times.holds is holds
+    assert [median.value, slowest.value, noticed.value] == pytest.approx([80.0, 200.0, 60.0])
+    assert reforming.value == pytest.approx(20.0)
+    assert reforming.holds
+
+
+@pytest.mark.parametrize(
+    ("cold", "holds"),
+    [pytest.param(6.0, True, id="sixty times"), pytest.param(5.9, False, id="not quite")],
+)
+def test_a_warm_start_is_judged_against_a_cold_one(cold: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    times, median, _ = warm.rows_of([cold, 1.0, 9.0], [0.05, 0.1, 0.3])
+
+    assert times.holds is holds
+    assert median.value == pytest.approx(100.0)
