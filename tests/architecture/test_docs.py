@@ -13,6 +13,7 @@ import yaml
 from architecture.tree import ROOT, relative, tracked
 from ebbtide.api.convert import parse_job, parse_pool, parse_profile
 from ebbtide.core.values.job import Job
+from ebbtide.data.listed_prices import embedded_price
 
 DOCUMENTS = [pytest.param(path, id=relative(path)) for path in tracked() if path.suffix == ".md"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -75,7 +76,7 @@ def check_manifest(manifest: dict[str, Any]) -> None:
             job = parse_job(manifest)
             assert isinstance(job, Job), job
         case "CapacityPool":
-            assert parse_pool(manifest).name == manifest["metadata"]["name"]
+            assert parse_pool(manifest, embedded_price).name == manifest["metadata"]["name"]
         case "WorkloadProfile":
             assert parse_profile(manifest).workload
         case kind:

@@ -17,6 +17,7 @@ from ebbtide.core.simulator.virtual.run import Conditions, Run, run
 from ebbtide.core.simulator.virtual.timing import Timing, Trace
 from ebbtide.core.values.job import Job
 from ebbtide.data.knowledge import embedded_knowledge
+from ebbtide.data.listed_prices import embedded_price
 
 if TYPE_CHECKING:
     from ebbtide.core.simulator.virtual.timing import Change
@@ -121,7 +122,7 @@ async def simulate(
     pace = seen.samples_per_s / seen.workers
     return run(
         parsed,
-        tuple(parse_pool(item) for item in pools["items"]),
+        tuple(parse_pool(item, embedded_price) for item in pools["items"]),
         Speed(paces={"V100": Pace(value=pace, low=pace, high=pace, source="as seen")}),
         Conditions(
             start=datetime.fromisoformat(job.status["firstStartTime"]),

@@ -10,6 +10,7 @@ from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, CleanPodPolicy, Job, JobKey, SpotUse
 from ebbtide.core.values.objective import Minimize, Objective, OnBudget, PlanMode
 from ebbtide.core.values.pool import Market
+from ebbtide.data.listed_prices import embedded_price
 from support.manifests import (
     ABSENT,
     changed,
@@ -284,7 +285,7 @@ def test_no_spec_at_all_is_a_broken_job(spec: object) -> None:
 
 
 def test_a_pool_comes_with_its_defaults() -> None:
-    pool = parse_pool(pool_manifest())
+    pool = parse_pool(pool_manifest(), embedded_price)
 
     assert (pool.name, pool.market) == ("v100-spot", Market.SPOT)
     assert pool.node_selector == {"example.com/pool": "v100-spot"}
@@ -302,7 +303,7 @@ def test_a_pool_keeps_what_is_written() -> None:
     )
     manifest["metadata"]["labels"] = {"tier": "dear"}
 
-    pool = parse_pool(manifest)
+    pool = parse_pool(manifest, embedded_price)
 
     assert pool.tolerations == (toleration,)
     assert pool.market is Market.ON_DEMAND
@@ -314,7 +315,7 @@ def test_a_pool_without_gpus_carries_jobs_without_gpus_only() -> None:
     manifest = pool_manifest()
     del manifest["spec"]["gpu"]
 
-    pool = parse_pool(manifest)
+    pool = parse_pool(manifest, embedded_price)
 
     assert pool.workers_per_node(1) == 0
     assert pool.workers_per_node(0) > 0
@@ -324,7 +325,7 @@ def test_all_mistakes_in_a_pool_are_told_at_once() -> None:
     manifest = pool_manifest(market="Cheap", price={"usdPerNodeHour": 0.92}, nodeSelector={})
 
     with pytest.raises(InvalidManifestError) as caught:
-        parse_pool(manifest)
+        parse_pool(manifest, embedded_price)
 
     assert [error.path for error in caught.value.errors] == [
         "spec.nodeSelector",
@@ -340,7 +341,7 @@ def test_every_example_is_right(path: Path) -> None:
             job = parse_job(stored(document))
             assert isinstance(job, Job), job.errors
         elif document["kind"] == "CapacityPool":
-            assert parse_pool(document).name
+            assert parse_pool(document, embedded_price).name
 
 
 def test_a_number_of_thousands_of_digits_is_a_wrong_number() -> None:
@@ -374,3 +375,46 @@ def test_the_longest_time_that_a_spec_may_name_fits_into_a_date() -> None:
     assert job.ttl_after_finished is not None
     assert now + job.active_deadline > now + timedelta(days=10_000)
     assert now + job.ttl_after_finished > now + timedelta(days=10_000)
+
+
+@pytest.mark.parametrize(
+    ("price", "path", "says"),
+    [
+        pytest.param({"usdPerNodeHour": "0"}, "spec.price.usdPerNodeHour", "above 0", id="nothing"),
+        pytest.param({"usdPerNodeHour": "00.00"}, "spec.price.usdPerNodeHour", "above 0", id="00"),
+        pytest.param({}, "spec.price", "either usdPerNodeHour or catalogue", id="none"),
+        pytest.param(
+            {"usdPerNodeHour": "1", "catalogue": {"provider": "aws", "instanceType": "p3.2xlarge"}},
+            "spec.price",
+            "either usdPerNodeHour or catalogue",
+            id="two",
+        ),
+        pytest.param(
+            {"catalogue": {"provider": "aws"}},
+            "spec.price.catalogue.instanceType",
+            "is missing",
+            id="half a name",
+        ),
+        pytest.param(
+            {"catalogue": {"provider": "aws", "instanceType": "p9"}},
+            "spec.price.catalogue",
+            "aws has no instance type 'p9'",
+            id="not in the list",
+        ),
+    ],
+)
+def test_b081_a_price_that_cannot_be_is_refused(price: object, path: str, says: str) -> None:
+    with pytest.raises(InvalidManifestError) as caught:
+        parse_pool(pool_manifest(price=price), embedded_price)
+
+    (error,) = caught.value.errors
+    assert error.path == path
+    assert says in error.message
+
+
+def test_a_price_may_be_looked_up_in_the_catalogue() -> None:
+    price = {"catalogue": {"provider": "aws", "instanceType": "p3.2xlarge"}}
+
+    spot = parse_pool(pool_manifest(price=price, region="us-east-1"), embedded_price)
+
+    assert Decimal(0) < spot.usd_per_node_hour < Decimal("3.06")

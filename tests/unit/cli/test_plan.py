@@ -172,13 +172,38 @@ def test_no_pool_that_fits_is_no_plan(shell: Shell) -> None:
     assert "elsewhere: there is no such CapacityPool" in found["infeasible"]["reason"]
 
 
-def test_a_pool_that_costs_nothing_is_not_planned_with(shell: Shell) -> None:
-    found = shell.content("-f", shell.write("all.yaml", make_job(), make_pool("p", "0")), code=3)
+def test_a_price_may_be_looked_up_in_the_catalogue(shell: Shell) -> None:
+    pool = make_pool("p", "1")
+    pool["spec"]["region"] = "us-east-1"
+    pool["spec"]["price"] = {"catalogue": {"provider": "aws", "instanceType": "p3.2xlarge"}}
 
-    assert "pool p: a price of 0 USD" in found["infeasible"]["reason"]
+    found = shell.content("-f", shell.write("all.yaml", make_job(), pool, PROFILE))
+
+    assert {p["name"]: p["usdPerNodeHour"] for p in found["pools"]} == {"p": "3.06"}
 
 
 # ------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("price", "says"),
+    [
+        pytest.param({"usdPerNodeHour": "0"}, "p: spec.price.usdPerNodeHour: is '0'", id="zero"),
+        pytest.param(
+            {"catalogue": {"provider": "aws", "instanceType": "p9"}},
+            "p: spec.price.catalogue: aws has no instance type 'p9'; known are:",
+            id="not in the list",
+        ),
+    ],
+)
+def test_a_price_that_cannot_be_is_refused(shell: Shell, price: Any, says: str) -> None:
+    pool = make_pool("p", "1")
+    pool["spec"]["price"] = price
+
+    result = shell.run("-f", shell.write("all.yaml", make_job(), pool))
+
+    assert result.exit_code == 2
+    assert says in result.stderr
 
 
 def test_every_wrong_field_is_named_with_what_would_be_right(shell: Shell) -> None:

@@ -7,6 +7,11 @@ from ebbtide.controller.settings import ConfigurationError, read_configuration
 from ebbtide.core.values.settings import Settings
 
 
+def pool(*, price: str) -> str:
+    where = "nodeSelector: {pool: a}, market: Spot, maxNodes: 4"
+    return f"pools: [{{name: a, spec: {{{where}, price: {price}}}}}]"
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "ebbtide.yaml"
     path.write_text(text, encoding="utf-8")
@@ -84,6 +89,11 @@ pools:
         ("progressSeconds: 0", "progressSeconds: Input should be greater than or equal to 0.1"),
         ("pools: [{name: a}]", "pools.0.spec: Field required"),
         ("pools: [{name: a, spec: {market: Gold}}]", "pools[0] a: "),
+        (pool(price="{usdPerNodeHour: '0'}"), "pools[0] a: spec.price.usdPerNodeHour: is '0'"),
+        (
+            pool(price="{catalogue: {provider: aws, instanceType: p9}}"),
+            "pools[0] a: spec.price.catalogue: aws has no instance type 'p9'",
+        ),
         ("[1, 2]", "a mapping of settings is expected"),
         ("a: b: c", "mapping values are not allowed"),
     ],

@@ -61,10 +61,40 @@ class Gpu(Schema):
     )
 
 
-class Price(Schema):
-    """What one node costs."""
+class CatalogueEntry(Schema):
+    """A node in the price list that ships with Ebbtide."""
 
-    usd_per_node_hour: Money = Field(description="US dollars for one node and hour, as in 0.92.")
+    provider: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(
+        description="Provider, as in aws."
+    )
+    instance_type: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(
+        description="Type of node, as in p3.2xlarge; spec.region, spec.market and spec.gpu say the"
+        " rest. Without a region the dearest counts."
+    )
+
+
+class Price(Schema):
+    """What one node costs: a price, or where to look it up."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.usdPerNodeHour) != has(self.catalogue)",
+            message="price must have either usdPerNodeHour or catalogue",
+            holds=lambda price: (price.usd_per_node_hour is None) != (price.catalogue is None),
+        ),
+        Rule(
+            cel="!has(self.usdPerNodeHour) || self.usdPerNodeHour.matches('[1-9]')",
+            message="usdPerNodeHour must be above 0: what costs nothing wins every comparison",
+            field=".usdPerNodeHour",
+            holds=lambda price: (price.usd_per_node_hour or "1").strip("0.") != "",
+        ),
+    )
+    usd_per_node_hour: Money | None = Field(
+        default=None, description="US dollars for one node and hour, as in 0.92."
+    )
+    catalogue: CatalogueEntry | None = Field(
+        default=None, description="Instead: a node whose price is looked up."
+    )
 
 
 class PoolSpec(Schema):

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -21,10 +22,10 @@ from ebbtide.api.objective import ObjectiveSpec
 from ebbtide.api.template_checks import gpu_count, template_errors
 from ebbtide.api.training_job import Spec, TrainingJob, is_job_name
 from ebbtide.api.workload_profile import ProfileSpec
-from ebbtide.core.values.errors import FieldError, InvalidManifestError
+from ebbtide.core.values.errors import FieldError, InvalidManifestError, UnknownPriceError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.objective import Objective
-from ebbtide.core.values.pool import Pool
+from ebbtide.core.values.pool import Listing, Pool, PriceList
 from ebbtide.core.values.workload import CommTime, Profile, StepTime
 from ebbtide.wire.names import LABEL_WORKLOAD
 
@@ -68,8 +69,12 @@ def parse_spec(spec: object) -> Spec:
     return checked
 
 
-def parse_pool(manifest: Manifest) -> Pool:
-    """Return the pool that an object describes, or raise InvalidManifestError with all errors."""
+def parse_pool(manifest: Manifest, price_list: PriceList) -> Pool:
+    """
+    Return the pool that an object describes, or raise InvalidManifestError with all errors.
+
+    `price_list` is asked where the object names a node of the catalogue instead of a price.
+    """
     spec = _checked(PoolSpec, manifest.get("spec"))
     metadata = _mapping(manifest.get("metadata"))
     return Pool(
@@ -87,8 +92,26 @@ def parse_pool(manifest: Manifest) -> Pool:
         max_nodes=spec.max_nodes,
         gpu_type=spec.gpu.type if spec.gpu else "",
         gpus_per_node=spec.gpu.count if spec.gpu else 0,
-        usd_per_node_hour=as_decimal(spec.price.usd_per_node_hour),
+        usd_per_node_hour=_price(spec, price_list),
     )
+
+
+def _price(spec: PoolSpec, price_list: PriceList) -> Decimal:
+    price = spec.price
+    if price.catalogue is None:
+        return as_decimal(price.usd_per_node_hour or "0")
+    listing = Listing(
+        provider=price.catalogue.provider,
+        instance_type=price.catalogue.instance_type,
+        region=spec.region,
+        market=spec.market,
+        gpu_type=spec.gpu.type if spec.gpu else "",
+        gpus=spec.gpu.count if spec.gpu else 0,
+    )
+    try:
+        return price_list(listing)
+    except UnknownPriceError as error:
+        raise InvalidManifestError((FieldError("spec.price.catalogue", str(error)),)) from error
 
 
 def parse_profile(manifest: Manifest) -> Profile:

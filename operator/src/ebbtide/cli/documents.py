@@ -83,6 +83,7 @@ def read_pools(documents: Documents) -> tuple["Pool", ...]:
     """Return the pools of a file; their names differ."""
     from ebbtide.api.convert import parse_pool
     from ebbtide.core.values.errors import InvalidManifestError
+    from ebbtide.data.listed_prices import embedded_price
 
     pools: list[Pool] = []
     findings: list[str] = []
@@ -95,7 +96,7 @@ def read_pools(documents: Documents) -> tuple["Pool", ...]:
             findings.append(f"{name}: metadata.name: a second pool of this name; names must differ")
             continue
         try:
-            pools.append(parse_pool(document))
+            pools.append(parse_pool(document, embedded_price))
         except InvalidManifestError as error:
             findings += [f"{name}: {one}" for one in error.errors]
     if findings:

@@ -12,6 +12,7 @@ from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.status import JobStatus
+from ebbtide.data.listed_prices import embedded_price
 
 _REMEMBERED_ENDS: Final = 10_000
 
@@ -158,7 +159,7 @@ class PoolRecords:
         if meta.get("uid") in self._gone or (old is not None and old.version >= version):
             return
         try:
-            pool = parse_pool(body)
+            pool = parse_pool(body, embedded_price)
         except InvalidManifestError as error:
             logger.warning("CapacityPool %s is left out: %s", name, error)
             if self._records.pop(name, None) is not None:

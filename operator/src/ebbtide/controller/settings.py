@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from ebbtide.api.convert import parse_pool
 from ebbtide.core.values.errors import EbbtideError, InvalidManifestError
 from ebbtide.core.values.settings import Settings
+from ebbtide.data.listed_prices import embedded_price
 from ebbtide.wire.names import API_VERSION, CAPACITY_POOL
 
 _DEFAULTS: Final = Settings()
@@ -157,7 +158,7 @@ def _settings(found: _File) -> Settings:
 def _pool(path: Path, index: int, entry: _PoolEntry) -> dict[str, Any]:
     manifest = entry.manifest()
     try:
-        parse_pool(manifest)
+        parse_pool(manifest, embedded_price)
     except InvalidManifestError as error:
         raise ConfigurationError(f"{path}: pools[{index}] {entry.name}: {error}") from error
     return manifest

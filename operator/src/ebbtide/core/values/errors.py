@@ -21,6 +21,10 @@ class FieldError:
         return f"{self.path}: {self.message}"
 
 
+class UnknownPriceError(EbbtideError):
+    """No price list that we have says what a node costs; the message says what it does have."""
+
+
 class InvalidManifestError(EbbtideError):
     """A manifest that the API server let through and we cannot use."""
 

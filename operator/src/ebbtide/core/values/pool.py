@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 PODS_PER_CPU_NODE: Final = 110  # the kubelet's own limit
 
@@ -20,6 +20,25 @@ class Market(enum.StrEnum):
     def capacity_type(self) -> str:
         """The value of the capacity-type label."""
         return "spot" if self is Market.SPOT else "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A node as a price list has it."""
+
+    provider: str
+    instance_type: str
+    region: str  # "": whichever is the dearest
+    market: Market
+    gpu_type: str
+    gpus: int
+
+
+class PriceList(Protocol):
+    """Knows prices."""
+
+    def __call__(self, listing: Listing, /) -> Decimal:
+        """Return the USD of one whole node for one hour; raises UnknownPriceError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
