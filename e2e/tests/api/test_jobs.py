@@ -257,7 +257,7 @@ async def test_every_example_is_accepted(server: Api, path: Path) -> None:
         (
             {"price": {"catalogue": {"provider": "aws"}}},
             "spec.price.catalogue.instanceType",
-            "Requ",
+            "Required value",
         ),
         ({"maxNodes": -1}, "spec.maxNodes", "greater than or equal to 0"),
         ({"noticeSeconds": "30s"}, "spec.noticeSeconds", "must be of type integer"),

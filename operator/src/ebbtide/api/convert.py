@@ -256,6 +256,8 @@ def _broken_rules(model: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _rule_message(rule: Rule, model: Schema) -> str:
+    if not rule.field:
+        return rule.message  # several fields are to blame
     value: Any = model
     for step in rule.field.lstrip(".").split("."):
         names = {field.alias: name for name, field in type(value).model_fields.items()}
