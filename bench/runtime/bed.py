@@ -16,7 +16,7 @@ from runtime import small
 from support.nursery import Nursery
 from support.processes import Gone, Job
 
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 60.0
 ENDLESS: Final = 1_000_000
 """Steps of a run that is ended by hand."""
 _LOOK_S: Final = 0.05
@@ -74,6 +74,9 @@ def open_job(nursery: Nursery, *, members: int, script: Path = OURS) -> Iterator
         job.start_coordinator()
         try:
             yield job
+        except TimeoutError as error:
+            error.add_note(f"{job.report()}\n{job.logs()}")
+            raise
         finally:
             job.close()
 

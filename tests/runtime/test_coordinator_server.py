@@ -3,9 +3,6 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -15,9 +12,7 @@ from ebbtide.cluster.coordinator_client import (
     CoordinatorUnreachable,
 )
 from ebbtide.coordinator import connection, server
-from ebbtide.coordinator.server import Server
-from ebbtide.coordinator.settings import Settings
-from ebbtide.wire.frames import Decoder, encode, prove
+from ebbtide.wire.frames import encode, prove
 from ebbtide.wire.messages import (
     PROTOCOL,
     Answer,
@@ -25,91 +20,14 @@ from ebbtide.wire.messages import (
     Idle,
     Reached,
     Refused,
-    Register,
-    ToWorker,
     Welcome,
 )
 from support.fake_job import TOKEN, make_work
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A server in this process."""
-
-    server: Server
-    clients: list[CoordinatorClient] = field(default_factory=list)
-
-    @property
-    def port(self) -> int:
-        return self.server.port
-
-    def client(self, token: bytes = TOKEN) -> CoordinatorClient:
-        self.clients.append(CoordinatorClient("127.0.0.1", self.port, token))
-        return self.clients[-1]
-
-    async def dial(self) -> tuple[Challenge, asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        challenge = await read(reader)
-        assert isinstance(challenge, Challenge)
-        return challenge, reader, writer
-
-    async def enter(self, *, side: str = "worker", token: bytes = TOKEN) -> Streams:
-        challenge, reader, writer = await self.dial()
-        digest = prove(token=token, nonce=challenge.nonce, side=side)
-        writer.write(encode(Answer(protocol=PROTOCOL, side=side, digest=digest)))
-        return reader, writer
-
-
-@asynccontextmanager
-async def running() -> AsyncIterator[Running]:
-    settings = Settings(attempt=1, work=make_work(), token=TOKEN, host="127.0.0.1", port=0)
-    started = Server(settings)
-    await started.start()
-    stop = asyncio.Event()
-    task = asyncio.create_task(started.run(stop))
-    made = Running(server=started)
-    try:
-        yield made
-    finally:
-        for client in made.clients:
-            await client.close()
-        stop.set()
-        await task
-
-
-async def read(reader: asyncio.StreamReader) -> ToWorker:
-    async with asyncio.timeout(5.0):
-        (length,) = struct.unpack(">I", await reader.readexactly(4))
-        message: ToWorker = Decoder(ToWorker).decode(await reader.readexactly(length))
-    return message
-
-
-async def has_ended(reader: asyncio.StreamReader) -> bool:
-    async with asyncio.timeout(5.0):
-        try:
-            while await reader.read(1 << 16):
-                pass
-        except ConnectionResetError:
-            pass
-    return True
+from support.serving import has_ended, read, register, running
 
 
 def _frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
-
-
-def register(worker: str = "w-0-1") -> Register:
-    return Register(
-        worker=worker,
-        index=0,
-        attempt=1,
-        local_rank=0,
-        processes=1,
-        address="127.0.0.1",
-        store_port=1,
-    )
 
 
 async def test_a_wrong_token_is_refused_on_either_side() -> None:

@@ -18,6 +18,8 @@ from ebbtide.runtime.membership import Identity, Leave, Membership, MustLeave
 from ebbtide.wire.messages import Form, Released
 from ebbtide.wire.names import EXIT_LEFT
 
+CHILD_SECONDS = 20.0
+
 
 class FakeWorker:
     """Counts steps for as long as it may."""
@@ -31,6 +33,7 @@ class FakeWorker:
         self._refuses_to_save: bool = options.get("refuses_to_save", False)
         self._break_at: int = options.get("break_at", -1)
         self._is_first = options["identity"]["local_rank"] == 0
+        self._keeps_child: bool = options.get("keeps_child", False)
         self._notice: float = options.get("notice", 10.0)
         self._step = 0
         self._holds = False
@@ -54,6 +57,8 @@ class FakeWorker:
             say("must-leave", reason=order.leave.reason)
             return EXIT_LEFT
         say("welcome")
+        if self._keeps_child:
+            keep_child()
         self._idle()
         while True:
             match self._membership.wait_for_form(timeout=0.05):
@@ -136,6 +141,15 @@ class FakeWorker:
         say("left", reason=leave.reason, save=leave.save, saved=saved, step=self._step)
         self._membership.left(step=self._step, saved_step=saved)
         return EXIT_LEFT
+
+
+def keep_child() -> None:
+    """Fork a process that holds a copy of every connection, as a data loader's workers do."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(CHILD_SECONDS)
+        os._exit(0)
+    say("child", pid=pid)
 
 
 def say(event: str, **fields: Any) -> None:

@@ -112,7 +112,7 @@ class Nursery:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=40)
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._process.stdin is None:

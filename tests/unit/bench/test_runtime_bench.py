@@ -33,12 +33,13 @@ def test_every_mark_that_a_process_leaves_is_read(
     [pytest.param(4.0, True, id="fifty times"), pytest.param(3.9, False, id="not quite")],
 )
 def test_a_recovery_is_judged_against_torchrun(theirs: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
-    ours = [Kill(next_step_s=s, noticed_s=0.06) for s in (0.07, 0.08, 0.2)]
+    ours = [Kill(0.01, 0.02, 0.04, next_step) for next_step in (0.07, 0.08, 0.2)]
 
-    times, median, slowest, noticed, reforming = recovery.rows_of(ours, [theirs, 1.0, 9.0])
+    times, median, slowest, noticed, held, reforming = recovery.rows_of(ours, [theirs, 1.0, 9.0])
 
     assert times.holds is holds
-    assert [median.value, slowest.value, noticed.value] == pytest.approx([80.0, 200.0, 60.0])
+    assert [median.value, slowest.value] == pytest.approx([80.0, 200.0])
+    assert [noticed.value, held.value] == pytest.approx([10.0, 20.0])
     assert reforming.value == pytest.approx(20.0)
     assert reforming.holds
 

@@ -3,10 +3,18 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ebbtide.wire.frames import MAX_FRAME, Decoder, FrameError, encode, is_proof
-from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Message, Refused
+from ebbtide.wire.messages import (
+    PROTOCOL,
+    Answer,
+    Canary,
+    Challenge,
+    Message,
+    Refused,
+    Register,
+)
 
 GREETING_SECONDS: Final = 5.0
 GREETING_BYTES: Final = 4096  # a stranger may not make us hold more
@@ -14,8 +22,6 @@ MAX_UNSENT_BYTES: Final = 4 << 20  # a reader that is further behind is dropped
 READ_BYTES: Final = 1 << 16
 SIDES: Final = ("worker", "operator")
 LINGER_SECONDS: Final = 5.0  # what is unsent this long after closing is given up
-
-_Kind = TypeVar("_Kind", bound=Message)
 
 
 class Rejected(Exception):  # noqa: N818 -- says what happened to the caller
@@ -64,7 +70,7 @@ class Connection:
         """Make the caller prove itself; return the side it speaks for."""
         nonce = secrets.token_hex(16)
         self.send(Challenge(protocol=PROTOCOL, nonce=nonce, attempt=attempt))
-        answer = await self._read_one(Answer, limit=GREETING_BYTES)
+        answer: Answer = await self._read_one(Answer, limit=GREETING_BYTES)
         if answer.protocol != PROTOCOL:
             raise self._refuse(
                 f"protocol {answer.protocol} is not {PROTOCOL}, which is spoken here"
@@ -74,9 +80,10 @@ class Connection:
             raise self._refuse("the token is wrong")
         return answer.side
 
-    async def read_first(self, kind: type[_Kind]) -> _Kind:
-        """Read exactly one message, within the time of a greeting."""
-        return await self._read_one(kind, limit=MAX_FRAME)
+    async def read_first(self) -> Register | Canary:
+        """Read what a worker process begins with, within the time of a greeting."""
+        said: Register | Canary = await self._read_one(Register | Canary, limit=MAX_FRAME)
+        return said
 
     async def read(self, kinds: object) -> AsyncIterator[Any]:
         """Yield messages until the other end closes."""
@@ -85,15 +92,14 @@ class Connection:
             for message in decoder.feed(data):
                 yield message
 
-    async def _read_one(self, kind: type[_Kind], *, limit: int) -> _Kind:
+    async def _read_one(self, kinds: object, *, limit: int) -> Any:  # noqa: ANN401 -- of these kinds
         async with asyncio.timeout(GREETING_SECONDS):
             head = await self._reader.readexactly(4)
             length = int.from_bytes(head, "big")
-            decoder = Decoder(kind, limit=limit)
+            decoder = Decoder(kinds, limit=limit)
             for _ in decoder.feed(head):  # checks the announced length
                 raise FrameError("an empty frame")
-            message: _Kind = decoder.decode(await self._reader.readexactly(length))
-            return message
+            return decoder.decode(await self._reader.readexactly(length))
 
     def _refuse(self, reason: str) -> Rejected:
         self.send(Refused(reason=reason))

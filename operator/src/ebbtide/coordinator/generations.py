@@ -244,6 +244,7 @@ def _start(
         cause_worker=trouble.worker,
         stopped_at=trouble.since if last_step is None else min(last_step, now),
         noticed_at=trouble.since,
+        ordered_at=now,
     )
     for process in ranks:
         process.phase = Phase.BUSY

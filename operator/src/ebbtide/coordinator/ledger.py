@@ -104,6 +104,16 @@ class Ledger:
         self._settle(now=now, out=out)
         return out
 
+    def lose_process(self, name: str, local_rank: int, *, now: float) -> Outbox:
+        """Take note that a process ended, whatever its connection says."""
+        worker = self._state.workers.get(name)
+        process = worker.processes.get(local_rank) if worker else None
+        if process is None:
+            return Outbox()
+        out = self.lose(process.link, now=now, why="its process ended")
+        out.close(process.link)
+        return out
+
     def tick(self, *, now: float) -> Outbox:
         """Take note that time passed: drop the silent, and do what has become due."""
         out = Outbox()

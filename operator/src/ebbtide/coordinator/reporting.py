@@ -97,6 +97,7 @@ def describe_recovery(generation: Generation, *, epoch: float) -> Recovery:
         stopped_at=stopped_at + epoch,
         # A wish to change is known while steps still go on: then nothing stood still unnoticed.
         noticed_after=max(0.0, generation.noticed_at - stopped_at),
+        held_after=generation.ordered_at - stopped_at,
         formed_after=-1.0 if formed is None else formed - stopped_at,
         stepping_after=-1.0 if stepping is None else stepping - stopped_at,
     )

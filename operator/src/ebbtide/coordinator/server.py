@@ -13,11 +13,11 @@ from ebbtide.coordinator.ledger import Ledger
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.settings import Settings
 from ebbtide.wire.frames import FrameError
-from ebbtide.wire.messages import Call, FromWorker, Refused, Register, Reply
+from ebbtide.wire.messages import Call, Canary, FromWorker, Refused, Reply
 
 TICK_SECONDS: Final = 0.05
 MAX_STRANGERS: Final = 256  # connections that have not proven themselves yet
-MAX_CONNECTIONS: Final = 8192
+MAX_CONNECTIONS: Final = 16_384  # two of a process, see `Canary`
 MAX_QUOTE: Final = 300  # characters of a stranger's words in the log
 MAX_CALLS: Final = 64  # of one operator connection at a time
 MAX_WAIT_SECONDS: Final = 60.0  # a status call is answered by then
@@ -40,6 +40,7 @@ class Server:
         )
         self._links = itertools.count(1)
         self._connections: dict[int, Connection] = {}
+        self._canaries: dict[tuple[str, int], Connection] = {}  # by worker and local rank
         self._strangers: dict[Connection, None] = {}  # who has not proven itself, oldest first
         self._changed = asyncio.Event()
         self._told_version = 0
@@ -144,10 +145,30 @@ class Server:
             self._carry_out(self._ledger.lose(link, now=time.monotonic()))
 
     async def _serve_worker(self, connection: Connection, link: int) -> None:
-        said = await connection.read_first(Register)
+        said = await connection.read_first()
+        if isinstance(said, Canary):
+            await self._keep_canary(connection, said)
+            return
         self._carry_out(self._ledger.register(link, said, now=time.monotonic()))
         async for message in connection.read(FromWorker):
             self._carry_out(self._ledger.hear(link, message, now=time.monotonic()))
+
+    async def _keep_canary(self, connection: Connection, heard: Canary) -> None:
+        """Wait for the end of a process's second connection: that of the process."""
+        place = (heard.worker, heard.local_rank)
+        former = self._canaries.get(place)
+        self._canaries[place] = connection
+        if former is not None:
+            former.abort()
+        try:
+            async for _ in connection.read(Canary):
+                raise FrameError("a canary that goes on talking")
+        finally:
+            is_newest = self._canaries.get(place) is connection
+            if is_newest:
+                del self._canaries[place]
+        if is_newest:
+            self._carry_out(self._ledger.lose_process(*place, now=time.monotonic()))
 
     def _carry_out(self, out: Outbox) -> None:
         if self._is_closing:

@@ -116,6 +116,7 @@ class Generation:
     cause_worker: str = ""
     stopped_at: float = 0.0  # when the last step before it was applied
     noticed_at: float = 0.0  # when it was known that a change is due
+    ordered_at: float = 0.0
     formed_at: float | None = None
     stepping_at: float | None = None
     ending: Ending | None = None

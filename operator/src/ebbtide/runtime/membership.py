@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ebbtide.runtime import canary
 from ebbtide.runtime.link import Connect, Link, connect_from
 from ebbtide.runtime.standing import Identity, Leave, MustLeave, Phase, Standing, Timings
 from ebbtide.wire.messages import (
     MAX_TEXT,
     Beat,
     Broken,
+    Canary,
     CheckpointCommitted,
     CheckpointFailed,
     Configure,
@@ -71,6 +73,8 @@ class Membership:
         `on_break(generation)` is called from the side thread, and must be quick.
         """
         self._identity = identity
+        self._token = token
+        self._coordinator = coordinator
         self._on_break = on_break
         self._grace = grace
         self._now = Standing(away_since=time.monotonic())
@@ -377,6 +381,18 @@ class Membership:
             self._changed.notify_all()
         if broken:
             self._on_break(broken)
+        if isinstance(message, Welcome):
+            self._release_canary()
+
+    def _release_canary(self) -> None:
+        """Let this process's end be noticed at once by the coordinator that just took it in."""
+        host, _, port = self._coordinator.rpartition(":")
+        canary.release(
+            coordinator=(host, int(port)),
+            token=self._token,
+            address=self._identity.address,
+            hello=Canary(worker=self._identity.worker, local_rank=self._identity.local_rank),
+        )
 
     def _hear_work(self, message: Welcome | Configure) -> None:
         self._now.work = message.work

@@ -5,6 +5,7 @@ Who says what (docs/adr/0007-trainer-protocol.md tells the whole exchange):
 
 - every connection starts with `Challenge` from the coordinator and `Answer` from the caller;
 - a worker process then sends `Register`, and from there on `Heartbeat`, `Idle`, `Formed` and so on;
+- a second connection of the same process sends `Canary` and is silent;
 - the operator sends a `Call` and gets one `Reply` for each.
 
 A *process* is one rank-to-be: (worker, local rank). A process is *busy* while it is in a generation
@@ -96,6 +97,17 @@ class Register(Message, tag="register", frozen=True):
     holds_state: bool = False
     checkpoint_step: Number = -1  # newest valid checkpoint it can see; -1 = none
     checkpoint_error: str = ""  # why the checkpoint path cannot be written
+
+
+class Canary(Message, tag="canary", frozen=True):
+    """
+    Instead of `Register`, on a second connection: its end is the end of that process.
+
+    Nothing more is said on it, either way.
+    """
+
+    worker: str
+    local_rank: Number
 
 
 class Heartbeat(Message, tag="heartbeat", frozen=True):
@@ -307,6 +319,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     stopped_at: float  # epoch seconds of the last step before
     noticed_after: float = -1.0
+    held_after: float = -1.0  # all who stay held still, and the next generation was ordered
     formed_after: float
     stepping_after: float
 
