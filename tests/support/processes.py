@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ebbtide.runtime import reaping
 from ebbtide.wire import names
 from ebbtide.wire.frames import Decoder, encode, prove
 from ebbtide.wire.messages import (
@@ -74,8 +75,10 @@ class Worker:
 
     def kill(self) -> None:
         """Take the whole worker away at once, as a lost node does."""
+        tree = reaping.descendants(self.pid)  # an agent gives each script a session of its own
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        reaping.send(signal.SIGKILL, tree)
 
     def stop(self) -> None:
         """Freeze it: it answers nothing, and its connections stay."""
@@ -99,6 +102,7 @@ class Job:
     work: WorkSpec
     script: Path
     arguments: list[str] = field(default_factory=list)
+    launch: tuple[str, ...] = ("--", "python")  # what stands before the script
     faults: list[Fault] = field(default_factory=list)
     notice_seconds: float = 10.0
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -146,7 +150,7 @@ class Job:
         log = self.folder / f"{name}.log"
         pid = self.nursery.start(
             env=environment,
-            arguments=["--", "python", str(self.script), *self.arguments],
+            arguments=[*self.launch, str(self.script), *self.arguments],
             log=log,
         )
         worker = Worker(name=name, pid=pid, log=log, _nursery=self.nursery)

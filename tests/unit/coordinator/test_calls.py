@@ -25,7 +25,8 @@ def test_answers_calls(name: str, fields: dict[str, str], error: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"steps": 0}, id="no steps"),
+        pytest.param({"steps": -1}, id="less than no steps"),
+        pytest.param({"global_batch_size": 0}, id="steps without samples"),
         pytest.param({"min_replicas": 0}, id="no members"),
         pytest.param({"desired": -1}, id="less than none"),
         pytest.param({"heartbeat": 0.0}, id="endless heartbeats"),

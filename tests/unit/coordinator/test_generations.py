@@ -40,7 +40,7 @@ def test_a_lost_member_makes_every_survivor_break_at_once() -> None:
     members.kill("w-1-1")
 
     told = [proc.inbox[-1] for proc in (procs[0], procs[2])]
-    assert told == [Reform(generation=members.forms[-1].generation, hard=True)] * 2
+    assert told == [Reform(generation=members.forms[-1].generation, hard=True, cause="w-1-1")] * 2
 
 
 def test_survivors_and_a_spare_go_on_from_the_survivors_state() -> None:
@@ -116,7 +116,9 @@ def test_a_leaver_ends_the_generation_softly() -> None:
     members.leave("w-0-1")
     members.say(procs[0])
 
-    assert procs[1].inbox[-1] == Reform(generation=members.forms[-1].generation, hard=False)
+    assert procs[1].inbox[-1] == Reform(
+        generation=members.forms[-1].generation, hard=False, cause="w-0-1"
+    )
     members.run(1.0)
     assert members.members() == ("w-1-1",)
     assert procs[0].exit == "left"
@@ -132,7 +134,7 @@ def test_a_leaver_in_a_generation_that_still_forms_ends_it_hard() -> None:
 
     members.call("stop", worker="w-0-1", seconds=5.0)
 
-    assert procs[1].inbox[-1] == Reform(generation=form.generation, hard=True)
+    assert procs[1].inbox[-1] == Reform(generation=form.generation, hard=True, cause="w-0-1")
 
 
 def test_a_broken_collective_without_a_loss_forms_the_same_members_again() -> None:
@@ -181,7 +183,9 @@ def test_a_silent_process_is_lost_after_four_heartbeats() -> None:
         members.pass_time(0.2)
 
     assert procs[1].link == 0
-    assert Reform(generation=members.forms[-1].generation, hard=True) in procs[0].inbox
+    assert (
+        Reform(generation=members.forms[-1].generation, hard=True, cause="w-1-1") in procs[0].inbox
+    )
 
 
 def test_a_coordinator_that_slept_blames_nobody() -> None:
@@ -212,7 +216,9 @@ def test_a_process_that_starts_anew_under_the_same_name_is_a_loss() -> None:
 
     members.connect(procs[0])
 
-    assert procs[1].inbox[-1] == Reform(generation=members.forms[-1].generation, hard=True)
+    assert procs[1].inbox[-1] == Reform(
+        generation=members.forms[-1].generation, hard=True, cause="w-0-1"
+    )
 
 
 def test_a_stray_of_an_old_generation_is_told_to_hold_still() -> None:

@@ -74,8 +74,10 @@ def _warn(state: State, name: str, *, on: bool, out: Outbox) -> None:
 def _configure(state: State, work: WorkSpec | None, *, out: Outbox) -> str:
     if work is None:
         return "configure needs the working fields"
-    if work.steps < 1 or work.global_batch_size < 1 or work.min_replicas < 1 or work.desired < 0:
-        return "steps, globalBatchSize and minReplicas must be at least 1, desired at least 0"
+    if work.steps < 0 or work.min_replicas < 1 or work.desired < 0:
+        return "minReplicas must be at least 1, steps and desired at least 0"
+    if work.steps and work.global_batch_size < 1:
+        return "globalBatchSize must be at least 1 where there are steps"
     if not 0.01 <= work.heartbeat <= 60.0:  # noqa: PLR2004 -- silence must stay short and bearable
         return f"a heartbeat of {work.heartbeat} s is outside 0.01 to 60"
     if work == state.work:

@@ -59,8 +59,10 @@ def choose_holder(state: State) -> str:
 
     Who applied the last step before who did not, who stays before who leaves, not warned before
     warned, then the present holder, then the lowest rank. Between generations only the newest
-    state counts.
+    state counts. Scripts that run on their own terms save on their own terms.
     """
+    if not state.has_steps:
+        return ""
     generation = state.current or state.formed
     order = {name: rank for rank, name in enumerate(generation.names if generation else ())}
     candidates = [

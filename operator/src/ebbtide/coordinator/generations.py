@@ -44,7 +44,8 @@ def settle(state: State, *, now: float, out: Outbox) -> None:
         state.current = None
     if not state.finished and _is_done(state):
         state.finished = True
-        out.note("all steps are done and the final checkpoint is committed")
+        done = "all steps are done and the final checkpoint is committed"
+        out.note(done if state.has_steps else "every member's script has ended well")
     if state.finished:
         release_all(state, out=out)
     elif state.current is None and state.adoption is None:
@@ -57,9 +58,10 @@ def note_trouble(state: State, *, cause: str, worker: str, now: float) -> None:
         state.trouble = Trouble(cause=cause, worker=worker, since=now)
 
 
-def reform(process: Process, *, ending: Ending, out: Outbox) -> None:
-    """Tell a busy process how its generation ends."""
-    out.send(process.link, Reform(generation=process.generation, hard=ending is Ending.HARD))
+def reform(process: Process, *, ending: Ending, out: Outbox, cause: str = "") -> None:
+    """Tell a busy process how its generation ends, and on whose account."""
+    hard = ending is Ending.HARD
+    out.send(process.link, Reform(generation=process.generation, hard=hard, cause=cause))
 
 
 def release_all(state: State, *, out: Outbox) -> None:
@@ -138,6 +140,7 @@ def _watch(state: State, *, now: float, out: Outbox) -> None:
     is_busy = bool(state.busy_in(generation.number))
     if lost and is_busy:
         note_trouble(state, cause="lost", worker=lost[0], now=now)
+        generation.cause_of_end = lost[0]
         _end(state, generation, ending=Ending.HARD, why=f"{lost[0]} is lost", out=out)
     elif generation.broken:
         note_trouble(state, cause="lost", worker="", now=now)
@@ -157,28 +160,39 @@ def _watch_wishes(state: State, generation: Generation, *, now: float, out: Outb
     ]
     if leaving:
         note_trouble(state, cause="left", worker=leaving[0], now=now)
+        generation.cause_of_end = leaving[0]
         # One that is still forming has no step boundary to meet at: nothing is lost by a break.
         ending = Ending.HARD if generation.formed_at is None else Ending.SOFT
         _end(state, generation, ending=ending, why=f"{leaving[0]} leaves", out=out)
         return
-    if generation.stepping_at is None:
-        return  # let it make at least one step before it is changed at will
+    if not _may_change(state, generation, now=now):
+        return
     present = set(generation.names)
     target = {worker.name for worker in _choose(state, present=present, only_idle=False)}
     joining, surplus = sorted(target - present), sorted(present - target)
     if joining and len(target) >= len(present):
         note_trouble(state, cause="joined", worker=joining[0], now=now)
+        generation.cause_of_end = joining[0]
         _end(state, generation, ending=Ending.SOFT, why=f"{joining[0]} joins", out=out)
     elif surplus and len(target) >= state.work.min_replicas:
         note_trouble(state, cause="left", worker=surplus[0], now=now)
+        generation.cause_of_end = surplus[0]
         _end(state, generation, ending=Ending.SOFT, why=f"{surplus[0]} is not needed", out=out)
+
+
+def _may_change(state: State, generation: Generation, *, now: float) -> bool:
+    """Tell whether it may be changed at will: not before it has got somewhere."""
+    if state.has_steps:
+        return generation.stepping_at is not None
+    stood = generation.formed_at
+    return stood is not None and now >= stood + state.work.regroup
 
 
 def _end(state: State, generation: Generation, *, ending: Ending, why: str, out: Outbox) -> None:
     generation.ending = ending
     out.note(f"generation {generation.number} ends ({ending.value}): {why}")
     for process in state.busy_in(generation.number):
-        reform(process, ending=ending, out=out)
+        reform(process, ending=ending, cause=generation.cause_of_end, out=out)
 
 
 def _has_ended(state: State, generation: Generation, *, now: float) -> bool:
@@ -195,8 +209,22 @@ def _has_ended(state: State, generation: Generation, *, now: float) -> bool:
 
 
 def _is_done(state: State) -> bool:
-    is_training = state.current is not None or state.adoption is not None
-    return not is_training and state.checkpoint_step() >= state.work.steps
+    if state.current is not None or state.adoption is not None:
+        return False
+    if state.has_steps:
+        return state.checkpoint_step() >= state.work.steps
+    return state.formed is not None and _have_all_reached(state, state.formed)
+
+
+def _have_all_reached(state: State, generation: Generation) -> bool:
+    """Tell whether every member came to the end of this very generation, and is still here."""
+    members = [state.workers.get(name) for name in generation.names]
+    return all(
+        worker is not None
+        and worker.is_complete
+        and all(p.reached and p.generation == generation.number for p in worker.processes.values())
+        for worker in members
+    )
 
 
 # ---------------------------------------------------------------- forming
@@ -207,13 +235,22 @@ def _form(state: State, *, now: float, out: Outbox) -> None:
         return
     present = state.formed.names if state.formed else ()
     chosen = _choose(state, present=set(present), only_idle=True)
-    if len(chosen) < max(1, state.work.min_replicas):
+    if len(chosen) < max(1, state.work.min_replicas) or _must_gather(state, chosen, now=now):
         return
     ranks = in_rank_order(chosen)
     source = choose_source(ranks, committed=state.checkpoints.step)
     if source.step < 1 and any(p.checkpoint_error for p in state.processes()):
         return
     _start(state, chosen=chosen, source=source, now=now, out=out)
+
+
+def _must_gather(state: State, chosen: Sequence[Worker], *, now: float) -> bool:
+    """Tell whether the first generation waits for more: joining later restarts every script."""
+    if state.has_steps or state.formed is not None or len(chosen) >= state.work.desired:
+        return False
+    if state.gathering_since is None:
+        state.gathering_since = now
+    return now < state.gathering_since + state.work.regroup
 
 
 def _start(
@@ -273,6 +310,8 @@ def _must_wait_for_state(state: State, *, now: float) -> bool:
     That is so when a leaver alone holds it and has time left, or when the last step is done
     and only the final checkpoint is missing.
     """
+    if not state.has_steps:
+        return False  # the state is the scripts' own affair
     eligible = state.eligible()
     if any(p.reached for worker in eligible for p in worker.processes.values()):
         return True

@@ -181,6 +181,7 @@ def _hear_broken(
         return
     if process.is_busy_in(generation.number) and not generation.broken:
         generation.broken = f"a collective of {worker.name} broke"
+        generation.cause_of_end = worker.name
         out.note(f"{worker.name} process {process.said.local_rank}: {heard.error[:200]}")
 
 

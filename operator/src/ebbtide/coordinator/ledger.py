@@ -218,7 +218,7 @@ class Ledger:
         if current is None or current.number != process.generation:
             generations.offer_adoption(self._state, process, now=now, out=out)
         elif current.ending is not None:
-            generations.reform(process, ending=current.ending, out=out)
+            generations.reform(process, ending=current.ending, cause=current.cause_of_end, out=out)
 
     def _enter(self, said: Register, *, known: Worker | None, out: Outbox) -> Worker:
         state = self._state
@@ -246,6 +246,7 @@ class Ledger:
         is_in_current = current is not None and former.is_busy_in(current.number)
         if current is not None and is_in_current and said.generation != current.number:
             current.broken = f"a process of {worker.name} was replaced"
+            current.cause_of_end = worker.name
 
     def _forget(self, link: int, *, why: str, now: float, out: Outbox) -> None:
         found = self._state.find(link)

@@ -121,6 +121,7 @@ class Generation:
     stepping_at: float | None = None
     ending: Ending | None = None
     broken: str = ""  # why it must end now
+    cause_of_end: str = ""  # the worker on whose account it ends
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,8 +211,14 @@ class State:
     trouble: Trouble | None = None
     recoveries: deque[Recovery] = field(default_factory=lambda: deque(maxlen=MAX_RECOVERIES))
     failed_forms: int = 0  # in a row
+    gathering_since: float | None = None  # enough are here for the first generation, not yet all
     form_after: float = 0.0
     finished: bool = False
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether members count steps: a script that runs on its own terms only starts and ends."""
+        return self.work.steps > 0
 
     @property
     def adoption_window(self) -> float:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ebbtide.runtime.errors import UsageError
 from ebbtide.wire import names
 
 DEFAULT_NOTICE: Final = 30.0
+MAX_TOKEN: Final = 4096
 _REQUIRED: Final = (
     names.ENV_JOB,
     names.ENV_WORKER,
@@ -76,6 +78,18 @@ def read_place(environ: Mapping[str, str]) -> Place:
         gpu=environ.get(names.ENV_GPU, ""),
         notice_seconds=notice,
     )
+
+
+def read_token(path: str) -> bytes:
+    """Return the job's token."""
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(MAX_TOKEN).strip()
+    except OSError as error:
+        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path}: {error.strerror}") from error
+    if not token:
+        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path} is empty")
+    return token
 
 
 def _number(environ: Mapping[str, str], name: str, default: int, faults: list[str]) -> int:

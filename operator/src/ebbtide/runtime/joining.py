@@ -2,15 +2,14 @@
 
 import os
 import sys
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import torch
 
 from ebbtide.runtime import local
 from ebbtide.runtime.checkpoint import Shelf
 from ebbtide.runtime.collective import Group
-from ebbtide.runtime.environment import Place, read_place
+from ebbtide.runtime.environment import Place, read_place, read_token
 from ebbtide.runtime.errors import CheckpointError, LeaveTraining, UsageError
 from ebbtide.runtime.job import Job
 from ebbtide.runtime.membership import Identity, Membership, MustLeave
@@ -20,8 +19,6 @@ from ebbtide.runtime.staging import Saver
 from ebbtide.runtime.telemetry import Telemetry
 from ebbtide.runtime.training import Links
 from ebbtide.wire import names
-
-MAX_TOKEN: Final = 4096
 
 
 def join_by_environment() -> Job:
@@ -111,18 +108,6 @@ def join_locally(
     )
     shelf = Shelf(place.checkpoint_path, owner=place.worker)
     return join_as(place, token=read_token(place.token_file), shelf=shelf)
-
-
-def read_token(path: str) -> bytes:
-    """Return the job's token."""
-    try:
-        with Path(path).open("rb") as file:
-            token = file.read(MAX_TOKEN).strip()
-    except OSError as error:
-        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path}: {error.strerror}") from error
-    if not token:
-        raise UsageError(f"{names.ENV_TOKEN_FILE}: {path} is empty")
-    return token
 
 
 def refuse(reason: str) -> NoReturn:

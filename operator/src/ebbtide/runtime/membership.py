@@ -116,6 +116,17 @@ class Membership:
         with self._changed:
             return self._now.leave is not None or self._now.reform >= generation
 
+    def ending(self, generation: int, *, seconds: float = 0.0) -> Reform | None:
+        """Return the word that ended this generation, waiting at most so long for it, or None."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while (word := self._now.reform_word) is None or word.generation != generation:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return None
+                self._changed.wait(min(left, POLL_SECONDS))
+            return word
+
     def leave_requested(self) -> Leave | None:
         """Return why and until when this process must leave, or None."""
         with self._changed:
@@ -435,7 +446,7 @@ class Membership:
             self._hold_still()
             self._link.send(self._idle())
             return 0
-        now.reform = message.generation
+        now.reform, now.reform_word = message.generation, message
         return message.generation if message.hard else 0
 
     def _hear_expelled(self, message: Expelled) -> int:

@@ -27,6 +27,12 @@ WATCHED: Final = PASSED_ON | {signal.SIGCHLD}
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
 
 
+def begin() -> None:
+    """Get ready to fork: hear of every end, of orphans too, and of every signal by `supervise`."""
+    adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+
+
 def adopt_orphans() -> None:
     """Let orphaned descendants become this process's children, also when it is not PID 1."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -72,11 +78,12 @@ class Verdict:
         return self.stray
 
 
-def supervise(children: Sequence[int], *, wrapped: bool) -> int:
+def supervise(children: Sequence[int], *, wrapped: bool, patient: bool = True) -> int:
     """
     Watch over the children until nothing is left; return the exit code. Signals are blocked.
 
     `wrapped` says that a child may be a shell around the trainer, so that signals must go deeper.
+    Without `patient`, what the children leave running is ended: they should have ended it.
     """
     verdict = Verdict(children=frozenset(children), running=set(children))
     said = False
@@ -90,7 +97,9 @@ def supervise(children: Sequence[int], *, wrapped: bool) -> int:
             )
         if not _reap(verdict):
             return verdict.code
-        if not verdict.running and not said:
+        if not verdict.running and not patient:
+            send(signal.SIGKILL, descendants(os.getpid()))
+        elif not verdict.running and not said:
             said = True
             say("the command ended; waiting for the processes that it left running")
 

@@ -4,7 +4,14 @@ import enum
 import time
 from dataclasses import dataclass, field, replace
 
-from ebbtide.wire.messages import CheckpointCommitted, Form, Register, Released, WorkSpec
+from ebbtide.wire.messages import (
+    CheckpointCommitted,
+    Form,
+    Reform,
+    Register,
+    Released,
+    WorkSpec,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,7 @@ class Standing:
     offer: Form | Released | None = None  # not yet taken by the loop
     newest_generation: int = 0  # smaller ones are refused
     reform: int = 0  # the generation that was told to end
+    reform_word: Reform | None = None  # ... and the word itself
     leave: Leave | None = None
     leave_at_once: bool = False  # nobody needs to be asked
     asked_at: float = 0.0  # when the leaver held still, or was told while it did

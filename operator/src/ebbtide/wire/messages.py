@@ -64,7 +64,7 @@ class WorkSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The working fields of the spec that the trainer needs. Durations in seconds."""
 
     job: str  # namespace/name
-    steps: int
+    steps: int  # 0 = nobody counts them: the work is done when every member's script has ended well
     global_batch_size: int
     min_replicas: int  # workers
     desired: int  # workers
@@ -73,6 +73,9 @@ class WorkSpec(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_retain: int = 3
     coordinator_grace: float = 600.0
     heartbeat: float = 0.25  # a silent process is lost after four of these
+    regroup: float = (
+        0.0  # without steps: how long newcomers wait, since joining restarts all scripts
+    )
 
 
 # ---------------------------------------------------------------- worker process -> coordinator
@@ -218,6 +221,7 @@ class Reform(Message, tag="reform", frozen=True):
 
     generation: int
     hard: bool
+    cause: str = ""  # the worker that was lost, failed, leaves or joins; "" = not known
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
