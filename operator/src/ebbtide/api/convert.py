@@ -26,7 +26,7 @@ from ebbtide.core.values.errors import FieldError, InvalidManifestError, Unknown
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
 from ebbtide.core.values.objective import Objective
 from ebbtide.core.values.pool import Listing, Pool, PriceList
-from ebbtide.core.values.workload import CommTime, Profile, StepTime
+from ebbtide.core.values.workload import CPU, CommTime, Profile, StepTime
 from ebbtide.wire.names import LABEL_WORKLOAD
 
 HASH_LENGTH: Final = 16
@@ -124,12 +124,18 @@ def parse_profile(manifest: Manifest) -> Profile:
         gradient_bytes=spec.gradient_bytes,
         checkpoint_bytes=spec.checkpoint_bytes,
         flops_per_sample=spec.flops_per_sample,
-        max_local_batch=dict(spec.max_local_batch),
-        step_times=tuple(StepTime(**dict(found)) for found in spec.step_times),
+        max_local_batch={_device(gpu): most for gpu, most in spec.max_local_batch.items()},
+        step_times=tuple(
+            StepTime(**{**dict(found), "gpu": _device(found.gpu)}) for found in spec.step_times
+        ),
         comm_times=tuple(CommTime(**dict(found)) for found in spec.comm_times),
         bucket_ready=tuple(spec.bucket_ready),
         noise_scale=spec.noise_scale,
     )
+
+
+def _device(named: str) -> str:
+    return "" if named == CPU else named
 
 
 def template_hash(template: Manifest) -> str:

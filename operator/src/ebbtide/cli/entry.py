@@ -7,6 +7,7 @@ from ebbtide.cli.crds import crds
 from ebbtide.cli.fit import fit
 from ebbtide.cli.plan import plan
 from ebbtide.cli.predict import predict
+from ebbtide.cli.profiling import profile
 from ebbtide.cli.simulate import simulate
 
 
@@ -20,4 +21,5 @@ main.add_command(crds)
 main.add_command(fit)
 main.add_command(plan)
 main.add_command(predict)
+main.add_command(profile)
 main.add_command(simulate)

@@ -13,9 +13,11 @@ cheap; torch is loaded by `join`.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ebbtide.runtime.errors import CheckpointError, CollectiveBroken, LeaveTraining, UsageError
+from ebbtide.wire import names
 
 if TYPE_CHECKING:
     from ebbtide.runtime.job import Job
@@ -35,7 +37,13 @@ def join(
 
     The other arguments matter to a local job only: elsewhere the `TrainingJob` says them. A local
     job without `checkpoint_path` keeps its checkpoints in a folder that goes away with it.
+    Under `ebbtide profile` the script joins that command and no job, whatever it asks for.
     """
+    listener = os.environ.get(names.ENV_PROFILE)
+    if listener:
+        from ebbtide.runtime.profiler import rehearsal  # noqa: PLC0415 -- torch is loaded late
+
+        return rehearsal.join(listener, global_batch_size=global_batch_size)
     from ebbtide.runtime import joining  # noqa: PLC0415 -- torch is loaded late, see above
 
     if local is None:

@@ -7,6 +7,7 @@ broken; after a broken one the state is what it was before, and the same step is
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -26,6 +27,17 @@ class Phase(Enum):
     REDUCED = auto()
     APPLIED = auto()
     BROKEN = auto()
+
+
+@dataclass(slots=True, kw_only=True)
+class Spent:
+    """Seconds of one try in which the script did not compute."""
+
+    collectives: float = 0.0
+    met: float = 0.0
+    """Of those, until all ranks had come; known only where the ranks were to meet."""
+    fenced: float = 0.0
+    """Until a checkpoint that is being staged let the state change."""
 
 
 class Attempt:
@@ -49,14 +61,31 @@ class Attempt:
         self.phase = Phase.OUTSIDE
         self.votes = Votes(pending=0, leaving=0)
         self.error = ""
-        self.communication_seconds = 0.0
+        self.spent = Spent()
+        self._meets = False
+        self._met = torch.zeros(1)
 
-    def open(self, *, weight: float) -> None:
-        """Begin a try, in which this rank has a share of `weight` of the global batch."""
+    @property
+    def gradient_bytes(self) -> int:
+        """How many bytes of gradients one step reduces."""
+        return self._reducer.num_bytes
+
+    @property
+    def gradient_tensors(self) -> int:
+        """How many tensors they are in."""
+        return self._reducer.num_tensors
+
+    def open(self, *, weight: float, meets: bool = False) -> None:
+        """
+        Begin a try, in which this rank has a share of `weight` of the global batch.
+
+        With `meets` the ranks meet before they reduce: what they wait for each other is told apart.
+        """
         self._state.mark()
         self._weight = weight
         self.votes = Votes(pending=0, leaving=0)
-        self.communication_seconds = 0.0
+        self.spent = Spent()
+        self._meets = meets
         self.phase = Phase.OPEN
 
     def reduce(self) -> bool:
@@ -73,15 +102,20 @@ class Attempt:
             case Phase.OPEN:
                 pass
         pending, leaving = self._vote()
+        if self._meets and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # what the device still computes is no communication
         began = time.monotonic()
         try:
+            if self._meets:
+                self._group.sum_up([self._met])
+                self.spent.met = time.monotonic() - began
             self.votes = self._reducer.reduce(
                 self._group, weight=self._weight, pending=pending, leaving=leaving
             )
         except CollectiveBroken as error:
             self.break_(error)
             return False
-        self.communication_seconds += time.monotonic() - began
+        self.spent.collectives += time.monotonic() - began
         self.phase = Phase.REDUCED
         return True
 
@@ -91,7 +125,9 @@ class Attempt:
             return step()  # the script's own business, say before the loop
         if not self.reduce():
             return None
+        began = time.monotonic()
         self._fence()
+        self.spent.fenced += time.monotonic() - began
         result = step()
         self.phase = Phase.APPLIED
         return result
@@ -115,7 +151,7 @@ class Attempt:
             except CollectiveBroken as error:
                 self.break_(error)
             else:
-                self.communication_seconds += time.monotonic() - began
+                self.spent.collectives += time.monotonic() - began
                 return total
         if scoped:
             raise CollectiveBroken(self.error)

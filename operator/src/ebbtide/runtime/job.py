@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ebbtide.runtime.batches import Batch, MapStyle, Shard
 from ebbtide.runtime.errors import UsageError
@@ -17,10 +17,42 @@ if TYPE_CHECKING:
     from torch import Tensor, device, nn
     from torch.optim import Optimizer
 
+    from ebbtide.runtime.attempt import Attempt
+
 _MARK: Final = "_wrapped_by_lr_sched"  # what a scheduler leaves at an optimizer's step
 
 Model = TypeVar("Model", bound="nn.Module")
 Optim = TypeVar("Optim", bound="Optimizer")
+
+
+class Looping(Protocol):
+    """A loop over steps, and where it stands."""
+
+    attempt: Attempt
+    batch: Batch | None
+
+    @property
+    def rank(self) -> int:
+        """The rank of this process."""
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+
+    @property
+    def step(self) -> int:
+        """How many steps are applied."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps are."""
+
+    @property
+    def was_chief(self) -> bool:
+        """Whether this process saved the final state."""
+
+    def run(self) -> Iterator[Batch]:
+        """Give the batches."""
 
 
 class Job:
@@ -29,7 +61,7 @@ class Job:
     def __init__(self, links: Links) -> None:
         self._links = links
         self._state: TrainState | None = None
-        self._loop: Loop | None = None
+        self._loop: Looping | None = None
 
     # ------------------------------------------------------------ what a script declares
 
@@ -76,8 +108,11 @@ class Job:
             check(state.take())
         except TreeError as error:
             raise UsageError(f"this cannot be saved or sent: {error}") from error
-        self._loop = Loop(self._links, state=state, shard=data)
+        self._loop = self._make_loop(state, data)
         yield from self._loop.run()
+
+    def _make_loop(self, state: TrainState, shard: Shard) -> Looping:
+        return Loop(self._links, state=state, shard=shard)
 
     def log(self, *, loss: Any) -> None:
         """Note this step's loss, for progress lines and status."""
@@ -143,7 +178,7 @@ class Job:
             raise UsageError("call wrap(model, optimizer) first")
         return self._state
 
-    def _looping(self) -> Loop:
+    def _looping(self) -> Looping:
         if self._loop is None:
             raise UsageError("this works inside the loop over job.steps() only")
         return self._loop

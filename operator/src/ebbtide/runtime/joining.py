@@ -34,6 +34,33 @@ def join_by_environment() -> Job:
 
 def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
     """Join as one process of one worker."""
+    links = _link(place, token=token, shelf=shelf)
+    membership = links.membership
+
+    def deadline() -> float | None:
+        leave = membership.leave_requested()
+        return None if leave is None else leave.deadline
+
+    Notice(
+        seconds=place.notice_seconds,
+        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
+        deadline=deadline,
+    ).start()
+    try:
+        membership.start()
+    except MustLeave as order:
+        say(f"leaving before the first step: {order.leave.reason}")
+        raise LeaveTraining(order.leave.reason) from order
+    return Job(links)
+
+
+def link_to_nobody(place: Place) -> Links:
+    """Return what a job is made of, connected to nothing: for a script that is measured alone."""
+    return _link(place, token=b"", shelf=Shelf(place.checkpoint_path, owner=place.worker))
+
+
+def _link(place: Place, *, token: bytes, shelf: Shelf) -> Links:
+    """Prepare one process's connections; nothing is connected yet."""
     device = device_of(place.local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -59,32 +86,14 @@ def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
         coordinator=place.coordinator,
         on_break=group.break_,
     )
-
-    def deadline() -> float | None:
-        leave = membership.leave_requested()
-        return None if leave is None else leave.deadline
-
-    Notice(
-        seconds=place.notice_seconds,
-        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
-        deadline=deadline,
-    ).start()
-    try:
-        membership.start()
-    except MustLeave as order:
-        say(f"leaving before the first step: {order.leave.reason}")
-        raise LeaveTraining(order.leave.reason) from order
-    saver = Saver(shelf, listener=membership, may_commit=membership.duty)
-    return Job(
-        Links(
-            place=place,
-            membership=membership,
-            group=group,
-            shelf=shelf,
-            saver=saver,
-            telemetry=Telemetry(membership),
-            device=device,
-        )
+    return Links(
+        place=place,
+        membership=membership,
+        group=group,
+        shelf=shelf,
+        saver=Saver(shelf, listener=membership, may_commit=membership.duty),
+        telemetry=Telemetry(membership),
+        device=device,
     )
 
 

@@ -77,6 +77,22 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
     )
 
 
+def alone(checkpoint_path: str) -> Place:
+    """Return the place of a process that has neither peers nor a coordinator."""
+    return Place(
+        job=JOB,
+        worker=names.pod_name(job="try", role=names.ROLE_WORKER, index=0, attempt=1),
+        index=0,
+        attempt=1,
+        local_rank=0,
+        processes=1,
+        address=HOST,
+        coordinator=f"{HOST}:{names.COORDINATOR_PORT}",
+        token_file="",
+        checkpoint_path=checkpoint_path,
+    )
+
+
 def _fork() -> int:
     """Fork a process that does not outlive this one."""
     sys.stdout.flush()

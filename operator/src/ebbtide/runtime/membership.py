@@ -336,6 +336,12 @@ class Membership:
                 step_seconds=now.timings.step_seconds,
                 compute_seconds=now.timings.compute_seconds,
                 communication_seconds=now.timings.communication_seconds,
+                data_seconds=now.timings.data_seconds,
+                idle_seconds=now.timings.idle_seconds,
+                local_batch=now.timings.local_batch,
+                gradient_bytes=now.timings.gradient_bytes,
+                gradient_tensors=now.timings.gradient_tensors,
+                peak_memory_bytes=now.timings.peak_memory_bytes,
                 loss=now.loss,
             )
 

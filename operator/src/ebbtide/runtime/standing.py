@@ -32,11 +32,17 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How one step's time was spent, in seconds."""
+    """How one step's time was spent, in seconds, and what it worked on."""
 
     step_seconds: float = 0.0
     compute_seconds: float = 0.0
     communication_seconds: float = 0.0
+    data_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    local_batch: int = 0
+    gradient_bytes: int = 0
+    gradient_tensors: int = 0
+    peak_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

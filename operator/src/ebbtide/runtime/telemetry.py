@@ -16,8 +16,6 @@ class Telemetry:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._loss: Any = None
-        self._step_began = 0.0
-        self._communication = 0.0
         self._told_at = 0.0
         self._line_at = time.monotonic()
         self._line_step = -1
@@ -26,33 +24,17 @@ class Telemetry:
         """Note the newest loss; it is read only when it is told, since reading may wait."""
         self._loss = loss.detach() if hasattr(loss, "detach") else loss
 
-    def begin_step(self) -> None:
-        """Note that a step begins now."""
-        self._step_began = time.monotonic()
-        self._communication = 0.0
-
-    def add_communication(self, seconds: float) -> None:
-        """Note time spent in collectives during this step."""
-        self._communication += seconds
-
-    def end_step(self, *, step: int, steps: int, rank: int, members: int) -> None:
+    def end_step(
+        self, timings: Timings, *, step: int, steps: int, is_first: bool, members: int
+    ) -> None:
         """Note that a step is applied; the first rank prints a line now and then."""
         now = time.monotonic()
         if now - self._told_at < TELL_SECONDS and step < steps:
             self._membership.progress(step=step)
             return
         self._told_at = now
-        took = now - self._step_began
-        self._membership.progress(
-            step=step,
-            timings=Timings(
-                step_seconds=took,
-                compute_seconds=max(0.0, took - self._communication),
-                communication_seconds=self._communication,
-            ),
-            loss=self._read_loss(),
-        )
-        if rank == 0 and (now - self._line_at >= LINE_SECONDS or step == steps):
+        self._membership.progress(step=step, timings=timings, loss=self._read_loss())
+        if is_first and (now - self._line_at >= LINE_SECONDS or step == steps):
             self._print_line(now, step=step, steps=steps, members=members)
 
     def restart_line(self, step: int) -> None:

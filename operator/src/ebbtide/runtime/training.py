@@ -22,8 +22,10 @@ from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place
 from ebbtide.runtime.errors import CheckpointError, CollectiveBroken, LeaveTraining
 from ebbtide.runtime.membership import Leave, Membership
+from ebbtide.runtime.profiler.meter import Meter, is_due
 from ebbtide.runtime.reporting import say
 from ebbtide.runtime.staging import Save, Saver
+from ebbtide.runtime.standing import Timings
 from ebbtide.runtime.state import TrainState
 from ebbtide.runtime.synchronizing import Position
 from ebbtide.runtime.telemetry import Telemetry
@@ -62,10 +64,12 @@ class Loop:
         self._checkpoint_error = links.shelf.probe() if self._is_first else ""
         self._seat = Seat(generation=0, rank=0, world=1, store=("", 0), addresses=frozenset())
         self._members = 0
+        self._local_batch = 0
         self.is_done = False
         self.was_chief = False
         self.batch: Batch | None = None
         self.attempt = Attempt(state, group=links.group, fence=links.saver.fence, vote=self._vote)
+        self._meter = Meter(state.model.parameters(), device=links.device)
 
     @property
     def rank(self) -> int:
@@ -217,11 +221,13 @@ class Loop:
         share = sharding.divide(batch=size, rank=self.rank, world=self.world)
         # A rank without a share (more ranks than samples) computes on a sample that counts nothing.
         indices = self._shard.order.take(start=step * size + share.start, count=max(1, len(share)))
-        self._links.telemetry.begin_step()
+        self._meter.begin(is_watched=is_due(step))
         batch = self._shard.fetch(indices)
+        self._local_batch = len(share)
         chance.reseed(seed=self._shard.order.seed, step=step, rank=self.rank)
-        self.attempt.open(weight=len(share) / size)
+        self.attempt.open(weight=len(share) / size, meets=is_due(step))
         self.batch = batch
+        self._meter.hand_over()
         return batch
 
     def _advance(self) -> None:
@@ -229,9 +235,25 @@ class Loop:
         self._position = Position(
             step=self.step + 1, lineage=self._position.lineage, layout=self._layout
         )
-        self._links.telemetry.add_communication(self.attempt.communication_seconds)
+        spent = self.attempt.spent
+        split = self._meter.end(collectives=spent.collectives, met=spent.met, fenced=spent.fenced)
+        timings = Timings(
+            step_seconds=split.step,
+            compute_seconds=split.compute,
+            communication_seconds=split.communication,
+            data_seconds=split.data,
+            idle_seconds=split.idle,
+            local_batch=self._local_batch,
+            gradient_bytes=self.attempt.gradient_bytes,
+            gradient_tensors=self.attempt.gradient_tensors,
+            peak_memory_bytes=self._meter.watched.peak_bytes,
+        )
         self._links.telemetry.end_step(
-            step=self.step, steps=self._work.steps, rank=self.rank, members=self._members
+            timings,
+            step=self.step,
+            steps=self._work.steps,
+            is_first=self.rank == 0,
+            members=self._members,
         )
         membership, saver = self._links.membership, self._links.saver
         if self.step >= self._work.steps or not self._is_first or not membership.duty():

@@ -123,6 +123,12 @@ class Heartbeat(Message, tag="heartbeat", frozen=True):
     step_seconds: float = 0.0
     compute_seconds: float = 0.0
     communication_seconds: float = 0.0
+    data_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    local_batch: Number = 0
+    gradient_bytes: Size = 0
+    gradient_tensors: Number = 0
+    peak_memory_bytes: Size = 0
     loss: float | None = None
 
 

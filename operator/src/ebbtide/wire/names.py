@@ -48,6 +48,7 @@ ENV_CHECKPOINT_PATH: Final = "EBBTIDE_CHECKPOINT_PATH"
 ENV_NOTICE_SECONDS: Final = "EBBTIDE_NOTICE_SECONDS"
 ENV_PROCESSES: Final = "EBBTIDE_PROCESSES_PER_WORKER"
 ENV_WORK: Final = "EBBTIDE_WORK"  # a WorkSpec as JSON, for the coordinator's start
+ENV_PROFILE: Final = "EBBTIDE_PROFILE"  # where `ebbtide profile` listens, for the script it runs
 ENV_LOCAL_RANK: Final = "EBBTIDE_LOCAL_RANK"  # set by a worker's PID 1 for each of its processes
 ENV_GENERATION: Final = "EBBTIDE_GENERATION"  # under torchrun: of the ranks that a script was given
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+CPU: Final = "CPU"
+"""What a profile calls the device of a worker without a GPU; a pool without one says ""."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
