@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable
 
 from rows import Row, run
-from runtime import recovery, warm
+from runtime import profiler, recovery, warm
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
+    "profiler": profiler.rows,
     "recovery": recovery.rows,
     "warm": warm.rows,
 }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime import recovery, small, warm
+from runtime import profiler, recovery, small, warm
 from runtime.recovery import Kill
 
 
@@ -53,3 +53,20 @@ def test_a_warm_start_is_judged_against_a_cold_one(cold: float, holds: bool) -> 
 
     assert times.holds is holds
     assert median.value == pytest.approx(100.0)
+
+
+def test_blocks_with_and_without_the_meter_take_the_same_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(profiler, "BLOCKS", 2)
+    monkeypatch.setattr(profiler, "LAYERS", 2)
+    monkeypatch.setattr(profiler, "WIDTH", 8)
+    bed = profiler.Bed()
+
+    times = [bed.block(metered=metered) for metered in (True, False)]
+    judged, step = profiler.rows()
+
+    assert all(seconds > 0 for seconds in times)
+    assert bed._meter.watched.arrivals, "the block with the meter has a watched step"
+    assert (judged.bar, judged.better) == (1.0, "lower")
+    assert step.value > 0
