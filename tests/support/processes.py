@@ -108,6 +108,7 @@ class Job:
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     workers: dict[str, Worker] = field(default_factory=dict)
     port: int = 0
+    metrics_port: int = 0
     coordinator: subprocess.Popen[bytes] | None = None
     coordinator_attempt: int = 0
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -119,6 +120,8 @@ class Job:
         if not self.port:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self.port = free.getsockname()[1]
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self.metrics_port = free.getsockname()[1]
         self.coordinator_attempt += 1
         environment = {
             **_environment(),
@@ -128,6 +131,7 @@ class Job:
             names.ENV_COORDINATOR: f"127.0.0.1:{self.port}",
             names.ENV_TOKEN_FILE: str(self._token_file()),
             names.ENV_WORK: msgspec.json.encode(self.work).decode(),
+            names.ENV_METRICS_PORT: str(self.metrics_port),
         }
         with (self.folder / "coordinator.log").open("ab") as log:
             self.coordinator = subprocess.Popen(

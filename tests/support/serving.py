@@ -51,7 +51,9 @@ class Running:
 @asynccontextmanager
 async def running() -> AsyncIterator[Running]:
     """Serve, until the end of the block."""
-    settings = Settings(attempt=1, work=make_work(), token=TOKEN, host="127.0.0.1", port=0)
+    settings = Settings(
+        attempt=1, work=make_work(), token=TOKEN, host="127.0.0.1", port=0, metrics_port=0
+    )
     started = Server(settings)
     await started.start()
     stop = asyncio.Event()

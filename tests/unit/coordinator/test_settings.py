@@ -38,6 +38,15 @@ def test_the_port_has_a_default(environment: dict[str, str]) -> None:
     assert read_settings(environment).port == names.COORDINATOR_PORT
 
 
+@pytest.mark.parametrize(("value", "expected"), [("", None), ("0", 0), ("7412", 7412)])
+def test_metrics_are_served_where_a_port_is_given(
+    environment: dict[str, str], value: str, expected: int | None
+) -> None:
+    environment[names.ENV_METRICS_PORT] = value
+
+    assert read_settings(environment).metrics_port == expected
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -49,6 +58,7 @@ def test_the_port_has_a_default(environment: dict[str, str]) -> None:
         pytest.param(names.ENV_TOKEN_FILE, "/nowhere", "cannot be read", id="no token"),
         pytest.param(names.ENV_TOKEN_FILE, "/dev/null", "is empty", id="empty token"),
         pytest.param(names.ENV_COORDINATOR, "host:port", "whole number", id="port in words"),
+        pytest.param(names.ENV_METRICS_PORT, "x", "whole number", id="metrics port in words"),
     ],
 )
 def test_says_what_is_wrong(environment: dict[str, str], name: str, value: str, said: str) -> None:

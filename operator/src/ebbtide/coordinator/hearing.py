@@ -84,6 +84,7 @@ def _hear_heartbeat(
         return changed
     if generation.number != heard.generation:
         return changed
+    process.beat = heard
     if heard.step > process.step:
         process.step = heard.step
         worker.step = max(worker.step, heard.step)
@@ -231,6 +232,7 @@ def _hear_checkpoint(
     elif heard.step > known.step:
         known.step = heard.step
         known.time = now + state.epoch
+        known.bytes, known.seconds = heard.bytes, heard.seconds
         known.error = ""
         size, seconds = heard.bytes, heard.seconds
         out.note(f"{worker.name} committed step {heard.step}: {size} bytes in {seconds:.3f} s")

@@ -52,7 +52,7 @@ class Ledger:
 
     @property
     def state(self) -> State:
-        """The state; only tests look in."""
+        """The state, for those who read it: metrics, and tests."""
         return self._state
 
     @property

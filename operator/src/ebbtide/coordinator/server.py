@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from typing import Final
 
+from ebbtide.coordinator import metrics
 from ebbtide.coordinator.connection import Connection, Rejected
+from ebbtide.coordinator.exposition import Exposition
 from ebbtide.coordinator.ledger import Ledger
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.settings import Settings
@@ -48,6 +50,7 @@ class Server:
         self._finish = asyncio.Event()
         self._handlers: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
+        self._exposition = Exposition(lambda: metrics.render(self._ledger.state))
 
     @property
     def port(self) -> int:
@@ -57,11 +60,18 @@ class Server:
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
+    @property
+    def metrics_port(self) -> int:
+        """Where it serves metrics; 0: nowhere."""
+        return self._exposition.port
+
     async def start(self) -> None:
         """Begin to listen."""
         self._listener = await asyncio.start_server(
             self._accept, self._settings.host or None, self._settings.port, backlog=1024
         )
+        if self._settings.metrics_port is not None:
+            await self._exposition.start(self._settings.host or None, self._settings.metrics_port)
         log.info("attempt %d listens on port %d", self._settings.attempt, self.port)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -85,6 +95,7 @@ class Server:
         for task in self._handlers:
             task.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
+        await self._exposition.close()
         log.info("stopped")
 
     # ------------------------------------------------------------ connections

@@ -25,6 +25,8 @@ class Settings:
     token: bytes
     host: str
     port: int
+    metrics_port: int | None = None
+    """Where metrics are served; None: nowhere."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -40,6 +42,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         token=read_token(environment),
         host=environment.get(names.ENV_ADDRESS, ""),
         port=_read_port(environment),
+        metrics_port=(
+            _read_number(environment, names.ENV_METRICS_PORT, least=0)
+            if environment.get(names.ENV_METRICS_PORT)
+            else None
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ebbtide.wire.messages import Form, Member, Recovery, Register, WorkSpec
+from ebbtide.wire.messages import Form, Heartbeat, Member, Recovery, Register, WorkSpec
 
 SILENT_BEATS: Final = 4  # heartbeats missed until a process counts as lost
 ADOPTION_SECONDS: Final = 2.0  # beyond the silent beats: how long members may take to come back
@@ -47,6 +47,7 @@ class Process:
     left: bool = False  # said its last word
     dismissed: bool | None = None  # what `Dismissed.save` it was told; None = not yet
     beats_sent: int = 0
+    beat: Heartbeat | None = None  # the newest from inside a generation
 
     def is_busy_in(self, generation: int) -> bool:
         """Tell whether it is in that generation now."""
@@ -154,6 +155,8 @@ class Checkpoints:
 
     step: int = -1
     time: float = 0.0  # epoch seconds
+    bytes: int = 0
+    seconds: float = 0.0  # that the save took
     error: str = ""
     wanted: bool = False  # the operator asked for one and the holder does not know yet
 

@@ -11,7 +11,13 @@ from ebbtide.manifests.credential import GROUP_ONLY, token_mount, token_volume
 from ebbtide.manifests.environment import identity, variables
 from ebbtide.manifests.metadata import pod_metadata
 from ebbtide.manifests.options import Options
-from ebbtide.wire.names import COORDINATOR_PORT, ENV_WORK, host_name
+from ebbtide.wire.names import (
+    COORDINATOR_PORT,
+    ENV_METRICS_PORT,
+    ENV_WORK,
+    METRICS_PORT,
+    host_name,
+)
 
 MODULE: Final = "ebbtide.coordinator"
 NOBODY: Final = 65532
@@ -53,8 +59,14 @@ def _container(job: Job, action: CreatePod, options: Options) -> Json:
         "name": "coordinator",
         "image": options.coordinator_image,
         "command": [options.coordinator_python, "-m", MODULE],
-        "env": [*identity(job, action), *variables({ENV_WORK: work})],
-        "ports": [{"name": "coordinator", "containerPort": COORDINATOR_PORT}],
+        "env": [
+            *identity(job, action),
+            *variables({ENV_WORK: work, ENV_METRICS_PORT: str(METRICS_PORT)}),
+        ],
+        "ports": [
+            {"name": "coordinator", "containerPort": COORDINATOR_PORT},
+            {"name": "metrics", "containerPort": METRICS_PORT},
+        ],
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
             "limits": {"memory": "256Mi"},

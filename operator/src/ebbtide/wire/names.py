@@ -48,12 +48,14 @@ ENV_CHECKPOINT_PATH: Final = "EBBTIDE_CHECKPOINT_PATH"
 ENV_NOTICE_SECONDS: Final = "EBBTIDE_NOTICE_SECONDS"
 ENV_PROCESSES: Final = "EBBTIDE_PROCESSES_PER_WORKER"
 ENV_WORK: Final = "EBBTIDE_WORK"  # a WorkSpec as JSON, for the coordinator's start
+ENV_METRICS_PORT: Final = "EBBTIDE_METRICS_PORT"  # of a coordinator; not set: no metrics
 ENV_PROFILE: Final = "EBBTIDE_PROFILE"  # where `ebbtide profile` listens, for the script it runs
 ENV_LOCAL_RANK: Final = "EBBTIDE_LOCAL_RANK"  # set by a worker's PID 1 for each of its processes
 ENV_GENERATION: Final = "EBBTIDE_GENERATION"  # under torchrun: of the ranks that a script was given
 
 TOKEN_PATH: Final = "/var/run/secrets/ebbtide/token"  # noqa: S105 -- a path, not a secret
 COORDINATOR_PORT: Final = 7411
+METRICS_PORT: Final = 7412  # of the coordinator, plain HTTP
 
 # ---------------------------------------------------------------- exit codes
 EXIT_DONE: Final = 0  # the work is done, nothing else
