@@ -1,9 +1,10 @@
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from ebbtide.controller.settings import ConfigurationError, read_configuration
+from ebbtide.controller.settings import ConfigurationError, _File, read_configuration
 from ebbtide.core.values.settings import Settings
 
 
@@ -109,3 +110,33 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
         read_configuration(tmp_path / "missing.yaml")
+
+
+# ---------------------------------------------------------------- the reference
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "configuration.md"
+IN_WORDS = {"coordinatorImage": "", "namespaces": "all", "pools": "those of the cluster"}
+"""Defaults that the reference does not give as numbers, each an empty text or list."""
+
+
+def documented() -> list[tuple[str, str]]:
+    """Return every setting of the reference with its default."""
+    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|", REFERENCE.read_text("utf-8"), re.MULTILINE)
+    return [(name, default.strip()) for name, default in rows]
+
+
+def test_the_reference_has_every_setting_once_and_no_other() -> None:
+    known = [field.alias for field in _File.model_fields.values()]
+
+    assert sorted(name for name, _ in documented()) == sorted(map(str, known))
+
+
+def test_the_reference_gives_the_defaults_that_hold() -> None:
+    defaults = {field.alias: field.default for field in _File.model_fields.values()}
+
+    for name, told in documented():
+        if name in IN_WORDS:
+            assert not defaults[name]
+            assert told == IN_WORDS[name]
+        else:
+            assert float(told) == defaults[name], name

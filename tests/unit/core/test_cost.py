@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.lifecycle.cost import Meter, charge, settle
-from ebbtide.core.values.observed import Node, Pod
+from ebbtide.core.values.observed import Node, Pod, Role
 from ebbtide.core.values.status import Cost, NodeCharge
 from support.builders import ON_DEMAND, SPOT, at, make_node, make_pod
 
@@ -118,3 +118,13 @@ def test_a_charge_is_never_negative(since: int, end: int) -> None:
     entry = NodeCharge(node="n", uid="u", pool="p", usd_per_hour=Decimal(3), since=at(since))
 
     assert settle(Cost(nodes=(entry,)), now=at(end)).settled_usd >= 0
+
+
+def test_a_coordinator_has_no_share_of_the_node_it_sits_on() -> None:
+    chair = make_pod(role=Role.COORDINATOR, node="n1")
+    alone = meter(chair, nodes=(make_node("n1"),))
+    beside = meter(POD, chair, nodes=(make_node("n1"),))
+    without = meter(POD, nodes=(make_node("n1"),))
+
+    assert charge(Cost(), alone, now=at(3600)) == Cost(spent_usd=Decimal("0.00"))
+    assert charge(Cost(), beside, now=at(3600)) == charge(Cost(), without, now=at(3600))

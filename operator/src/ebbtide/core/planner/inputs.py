@@ -66,6 +66,6 @@ class Inputs:
     overheads: Overheads
     server_usd_per_hour: Decimal = Decimal(0)  # one server's share of an on-demand node
     servers: tuple[int, int] = (1, 1)  # fewest and most; the same twice: a fixed number
-    fixed_usd_per_hour: Decimal = Decimal(0)  # coordinator and what else runs whatever the plan
+    fixed_usd_per_hour: Decimal = Decimal(0)  # what runs whatever the plan; no coordinator does
     checkpoint_interval: timedelta | None = None  # None: chosen by the planner
     running: Running = Running()
