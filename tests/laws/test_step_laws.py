@@ -231,6 +231,8 @@ def test_it_never_asks_to_be_called_in_the_past_or_never_again_while_it_works(
 
     if decision.requeue_after is not None:
         assert decision.requeue_after >= timedelta(0)
+        decide = decision.decide_after
+        assert decide is None or decide >= decision.requeue_after
     else:
         assert stage.status.is_true(reasons.COMPLETE) or stage.status.is_true(reasons.FAILED)
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from ebbtide.core.planner import menu as menu_module
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.menu import Cheapest, Fastest, Menu, Slowest, Wish
 from ebbtide.core.planner.outlook import Fleet
@@ -88,6 +89,14 @@ def by_force(inputs: Inputs, offers: tuple[Offer, ...], wish: Wish) -> float | N
     return best
 
 
+@pytest.fixture(params=["listed where that is quicker", "never for being tiny"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions of tests are tiny: the solver is to be tried on them, too."""
+    if request.param.startswith("never"):
+        monkeypatch.setattr(menu_module, "TINY", 0)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("servers", [0, 3])
 @pytest.mark.parametrize("floor", [0, 2])
 @pytest.mark.parametrize("per_node", [(1,), (2,), (1, 2, 4)])
@@ -111,6 +120,7 @@ def test_no_fleet_is_better_than_the_chosen_one(
             assert found == pytest.approx(best, rel=1e-7), wish
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("floor", [1, 3, 5])
 @pytest.mark.parametrize("per_node", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(20, 26))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ebbtide.core.lifecycle.clearing import clear
 from ebbtide.core.lifecycle.conditions import derive_state, tell_changes, update
-from ebbtide.core.lifecycle.cost import Meter, charge, settle
+from ebbtide.core.lifecycle.cost import settle
 from ebbtide.core.lifecycle.judging import Verdict
 from ebbtide.core.lifecycle.ledger import Counted, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
@@ -49,11 +49,13 @@ def conclude(this: Pass, outcome: Outcome) -> Decision:
             keep_dead=not outcome.suspended,
         )
     events = (*_tell_ends(this.books.counted, finished=this.finished), *outcome.events)
+    decide_after = _next_decision(this, outcome, zombie=zombie_timer)
     return Decision(
         actions=(*outcome.actions, *clearing),
         status=status,
         events=(*events, *tell_changes(this.before, status)),
-        requeue_after=_next_look(this, outcome, zombie=zombie_timer),
+        requeue_after=min(_next_look(this), LOOK_AGAIN if decide_after is None else decide_after),
+        decide_after=decide_after,
     )
 
 
@@ -69,10 +71,6 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
             progress, step=this.job.steps, percentage=100, estimated_remaining_seconds=0
         )
     replicas = count_replicas(observed.pods, report, desired=outcome.desired, pools=pools)
-    meter = Meter(
-        pods=observed.pods, nodes=observed.nodes, node_gpus=observed.node_gpus, pools=observed.pools
-    )
-    cost = charge(before.cost, meter, now=this.now)
     record = before.record if outcome.record is None else outcome.record
     counters = this.books.counters
     counters = replace(counters, steps_lost=counters.steps_lost + count_lost_steps(before, report))
@@ -87,7 +85,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         selector=f"{LABEL_JOB_NAME}={this.job.key.name},{LABEL_ROLE}={ROLE_WORKER}",
         attempts=dict(outcome.attempts),
         progress=progress,
-        cost=settle(cost, now=this.now) if outcome.ended else cost,
+        cost=settle(this.cost, now=this.now) if outcome.ended else this.cost,
         counters=counters,
         last_failure=this.books.last_failure,
         display=replace(
@@ -129,12 +127,16 @@ def _without_volatile(status: JobStatus) -> JobStatus:
     return replace(status, progress=progress, cost=cost, display=display)
 
 
-def _next_look(this: Pass, outcome: Outcome, *, zombie: timedelta | None) -> timedelta:
-    timers = [LOOK_AGAIN, *outcome.timers]
+def _next_look(this: Pass) -> timedelta:
+    """Return when progress and cost are worth another look."""
+    is_training = this.report is not None and this.report.training
+    return min(LOOK_AGAIN, this.settings.progress_interval) if is_training else LOOK_AGAIN
+
+
+def _next_decision(this: Pass, outcome: Outcome, *, zombie: timedelta | None) -> timedelta | None:
+    timers = [*outcome.timers]
     if zombie is not None:
         timers.append(zombie)
-    if this.report is not None and this.report.training:
-        timers.append(this.settings.progress_interval)
     timers += [sign.recheck for sign in this.signs.values() if sign.recheck is not None]
     timers += [
         sign.since + this.settings.node_lost - this.now
@@ -148,7 +150,7 @@ def _next_look(this: Pass, outcome: Outcome, *, zombie: timedelta | None) -> tim
     )
     if retired:
         timers.append(AT_ONCE)
-    return max(min(timers), AT_ONCE)
+    return max(min(timers), AT_ONCE) if timers else None
 
 
 def _tell_ends(counted: tuple[Counted, ...], *, finished: bool) -> list[Event]:

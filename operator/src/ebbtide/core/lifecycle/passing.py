@@ -13,7 +13,7 @@ from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.plan import PlanRecord
 from ebbtide.core.values.settings import Settings
-from ebbtide.core.values.status import Attempts, JobStatus
+from ebbtide.core.values.status import Attempts, Cost, JobStatus
 from ebbtide.wire.messages import Report
 
 
@@ -27,6 +27,7 @@ class Pass:
     settings: Settings
     signs: Mapping[str, Sign]
     books: Books
+    cost: Cost  # up to now
 
     @property
     def before(self) -> JobStatus:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ebbtide.core.models import checkpoint
 from ebbtide.core.models.lifetime.model import Lifetimes
@@ -14,7 +14,7 @@ from ebbtide.core.planner.inputs import Overheads
 from ebbtide.core.planner.knowledge import Workload
 from ebbtide.core.planner.rank_times import Chip, Knowing
 from ebbtide.core.planner.speed import Speed
-from ebbtide.core.planner.speeds import Layout, build_speed
+from ebbtide.core.planner.speeds import Layout, build_speed, correct
 from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.workload import Profile
 
@@ -30,13 +30,24 @@ REFORM_S: Final = 1.0
 ADAM_COPIES: Final = 3.0
 """Parameters and two moments, four bytes each."""
 BYTES: Final = 4.0
+MOST_SPEEDS: Final = 1024
+"""Kept, each of some hundred bytes."""
 TYPICAL_TENSORS: Final = 161
 """Of ResNet-50; the checkpoint model wants a number."""
 
 
+class _Asked(NamedTuple):
+    """What the speed of a job's workers depends on, as long as it is not measured."""
+
+    profile: int
+    workload: str
+    layout: Layout
+    types: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """Answers for one job after another; holds nothing of any."""
+    """Answers for one job after another; what it holds of any changes no answer."""
 
     lifetimes: Lifetimes
     models: Knowing = field(default_factory=Knowing)
@@ -44,15 +55,14 @@ class Embedded:
     checkpoint: Model | None = None
     start_s: float = 180.0
     """From the request of a node to a worker that trains."""
+    _speeds: dict[_Asked, tuple[Profile | None, Speed]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was worked out before, which is the same again; profiles are kept for their ids."""
 
     def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
         """Return how fast workers of each GPU type are."""
         job = workload.job
-        knowing = replace(
-            self.models,
-            workload=job.workload,
-            profile=workload.profile,
-        )
         layout = Layout(
             global_batch=job.global_batch_size,
             sizes=job.sizes(),
@@ -62,7 +72,14 @@ class Embedded:
             ),
         )
         types = tuple(dict.fromkeys(pool.gpu_type for pool in pools))
-        return build_speed(knowing, layout, types, measured=workload.measured)
+        asked = _Asked(id(workload.profile), job.workload, layout, types)
+        if asked not in self._speeds:
+            knowing = replace(self.models, workload=job.workload, profile=workload.profile)
+            if len(self._speeds) >= MOST_SPEEDS:
+                self._speeds.clear()
+            self._speeds[asked] = workload.profile, build_speed(knowing, layout, types)
+        _, speed = self._speeds[asked]
+        return speed if workload.measured is None else correct(speed, workload.measured, layout)
 
     def life(self, pool: Pool, now: datetime) -> Survival | None:
         """Return the law of life of a new node; None where nodes are not taken away."""

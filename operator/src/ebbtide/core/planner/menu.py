@@ -22,6 +22,8 @@ from ebbtide.core.planner.solver.solving import solve
 
 SHORT: Final = 1024
 """Offers times the largest size up to which a list of fleets is short."""
+TINY: Final = 48
+"""... and up to which it is made in less time than the solver takes for one goal."""
 BETTER: Final = 1 - 1e-9
 """More servers are taken only where they are better by more than rounding."""
 
@@ -91,7 +93,10 @@ class Menu:
 
     def _is_listed_faster(self, wish: Wish) -> bool:
         """Tell whether one list for all numbers of servers, or all costs, is less work."""
-        if len(self.offers) * self.sizes[-1] > SHORT:
+        cells = len(self.offers) * self.inputs.sizes[-1]
+        if cells <= TINY:
+            return True
+        if cells > SHORT:
             return False
         low, high = self.inputs.servers
         several = self.inputs.uses_servers and high > low and not isinstance(wish, Slowest)

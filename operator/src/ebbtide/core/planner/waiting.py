@@ -13,6 +13,7 @@ import numpy as np
 
 from ebbtide.core.planner.policies.ebbtide import Ebbtide
 from ebbtide.core.planner.policies.history import History
+from ebbtide.core.planner.policies.memory import Memory
 from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Terms
 from ebbtide.core.planner.policies.shelf import Shelf
 
@@ -21,6 +22,10 @@ WORST: Final = 2.0
 """A changeover may take so many times what was expected, and the deadline still holds."""
 MOST_ROWS: Final = 2000
 LEAST_USD: Final = 1e-9
+AHEAD_S: Final = 12 * HOUR_S
+"""A table that is solved serves the questions of so long, of the policy's time."""
+TABLES: Final = Memory(most=8)
+"""Of 2 MB each, more where there is much slack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,8 @@ def may_stand_in(drought: Drought) -> bool:
         changing_s=-1.0 if drought.on_demand_now else 0.0,
         up=(False,),
     )
-    return Ebbtide(terms, Shelf(history=history, terms=terms)).decide(moment) == ON_DEMAND
+    shelf = Shelf(history=history, terms=terms, memory=TABLES, ahead_s=AHEAD_S)
+    return Ebbtide(terms, shelf).decide(moment) == ON_DEMAND
 
 
 def _remember(drought: Drought, *, tick_s: float) -> History:

@@ -10,7 +10,7 @@ from ebbtide.core.lifecycle.berths import Quotas
 from ebbtide.core.lifecycle.conditions import Claim, no, yes
 from ebbtide.core.lifecycle.passing import Pass
 from ebbtide.core.lifecycle.posting import Posting, look_for_rooms, post
-from ebbtide.core.lifecycle.progress import members_now
+from ebbtide.core.lifecycle.progress import members_now, read_progress
 from ebbtide.core.lifecycle.workers import Crew, Staffing, staff
 from ebbtide.core.planner.fixed_size import FixedSize, fix_size
 from ebbtide.core.planner.knowledge import Knowledge, Workload
@@ -54,7 +54,7 @@ class Aim(Protocol):
 
     @property
     def interval(self) -> timedelta | None:
-        """After which the plan is looked at again; None: there is none."""
+        """When the plan is to be looked at again; None: there is none."""
 
     def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
         """Decide for every index what to make and what to retire."""
@@ -153,8 +153,10 @@ class Planned:
 
     @property
     def interval(self) -> timedelta:
-        """As configured."""
-        return self.this.settings.plan_interval
+        """When the time of this answer is up."""
+        answer, now = self.course.record.plan or self.course.record.refusal, self.this.now
+        made_at = now if answer is None else answer.made_at
+        return made_at + self.this.settings.plan_interval - now
 
     @property
     def _quotas(self) -> Quotas:
@@ -189,8 +191,8 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         pools=observed.pools,
         rooms=look_for_rooms(crew, this.books.attempts),
         other_gpus=observed.pool_load,
-        steps_left=job.steps - before.progress.step,
-        spent_usd=before.cost.spent_usd,
+        steps_left=job.steps - read_progress(before.progress, this.report, steps=job.steps).step,
+        spent_usd=this.cost.spent_usd,
         first_start=before.first_start,
         training=this.report is not None and this.report.training,
         before=before.record,

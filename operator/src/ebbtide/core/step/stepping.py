@@ -21,6 +21,7 @@ from ebbtide.core.lifecycle.concluding import AT_ONCE, conclude
 from ebbtide.core.lifecycle.conditions import derive_state, no, tell_changes, update, yes
 from ebbtide.core.lifecycle.coordination import KEY as COORDINATOR_KEY
 from ebbtide.core.lifecycle.coordination import instruct, next_stop, retire_all, seat, work_of
+from ebbtide.core.lifecycle.cost import Meter, charge
 from ebbtide.core.lifecycle.ending import (
     Ending,
     find_completion,
@@ -77,7 +78,7 @@ def step(
     if is_over(observed.status):
         return _after_the_end(observed, job, now=now, settings=settings)
     if _is_partial(observed):
-        return Decision(status=observed.status, requeue_after=LOOK_SOON)
+        return Decision(status=observed.status, requeue_after=LOOK_SOON, decide_after=LOOK_SOON)
     this = _begin(observed, job, now=now, settings=settings)
     return conclude(this, _branch(this, knowledge))
 
@@ -125,7 +126,13 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
     if done:  # in the tail a bad exit is told, not counted
         counters = replace(books.counters, failures=status.counters.failures)
         books = replace(books, counters=counters, last_failure=status.last_failure)
-    return Pass(job=job, observed=observed, now=now, settings=settings, signs=signs, books=books)
+    meter = Meter(
+        pods=observed.pods, nodes=observed.nodes, node_gpus=observed.node_gpus, pools=observed.pools
+    )
+    cost = charge(status.cost, meter, now=now)
+    return Pass(
+        job=job, observed=observed, now=now, settings=settings, signs=signs, books=books, cost=cost
+    )
 
 
 def _branch(this: Pass, knowledge: Knowledge | None) -> Outcome:
@@ -365,7 +372,8 @@ def _after_the_end(observed: Observed, job: Job, *, now: datetime, settings: Set
         observed_generation=job.generation,
         replica_statuses=count_roles(observed.pods),
     )
-    return Decision(actions=actions, status=after, requeue_after=min(timers, default=None))
+    look = min(timers, default=None)
+    return Decision(actions=actions, status=after, requeue_after=look, decide_after=look)
 
 
 def _refuse(observed: Observed, job: BrokenJob, *, now: datetime) -> Decision:

@@ -109,3 +109,6 @@ class Decision:
     status: JobStatus | None = None
     events: tuple[Event, ...] = ()
     requeue_after: timedelta | None = field(default=None)
+    """When to look again, if only to show how far things are; None: when something changes."""
+    decide_after: timedelta | None = field(default=None)
+    """When something may have to be decided although nothing changes; None: never."""

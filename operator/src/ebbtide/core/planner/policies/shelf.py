@@ -11,6 +11,7 @@ from ebbtide.core.models.table import Floats
 from ebbtide.core.planner.policies.chain import EDGES, MOST_ZONES, Chain, joint_law
 from ebbtide.core.planner.policies.history import HOUR_S, HOURS_OF_DAY, History
 from ebbtide.core.planner.policies.law import States, by_hour, prior, step_rows
+from ebbtide.core.planner.policies.memory import Facts, Memory, Reach
 from ebbtide.core.planner.policies.moment import Moment, Place, Terms
 from ebbtide.core.planner.policies.value_table import Costs, Order, Table, solve
 
@@ -59,6 +60,10 @@ class Shelf:
     history: History
     terms: Terms
     pool: Sequence[History] = ()
+    memory: Memory | None = None
+    """Where tables are kept beyond this shelf."""
+    ahead_s: float = 0.0
+    """How far beyond what is asked a table that is solved for the memory shall reach."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _laws: dict[tuple[int, int, int], Floats] = field(default_factory=dict)
     _states: dict[tuple[int, int], States] = field(default_factory=dict)
@@ -118,6 +123,7 @@ class Shelf:
             known = wanted.get(request.key) or (entry.request if entry else request)
             if entry is None or not _covers(known, request):
                 wanted[request.key] = _union(known, request)
+        wanted = {key: request for key, request in wanted.items() if not self._recall(request)}
         if not wanted:
             return
         now = min(key.period for key in wanted)
@@ -128,6 +134,19 @@ class Shelf:
             by_number[len(request.key.zones)].append(request)
         for number, group in by_number.items():
             self._solve(group, self.chains[number])
+
+    def _recall(self, request: Request) -> bool:
+        """Take a table from the memory, if it is there."""
+        if self.memory is None:
+            return False
+        table = self.memory.find(self._facts(request.key), Reach(*request[1:]))
+        if table is not None:
+            self._entries[request.key] = _Entry(table, request)
+        return table is not None
+
+    def _facts(self, key: Key) -> Facts:
+        law = self._law(key.period, key.zones)
+        return Facts(law.tobytes(), self.costs, key.hour, key.spot)
 
     def _solve(self, requests: list[Request], chain: Chain) -> None:
         size = max(1, STATES_TOGETHER // chain.number)
@@ -144,7 +163,7 @@ class Shelf:
                 Order(
                     law=fitted.index((request.key.period, request.key.zones)),
                     deadline_s=request.key.hour * HOUR_S,
-                    first=int(request.least_s // self.costs.step_s),
+                    first=int(max(request.least_s - self.ahead_s, 0.0) // self.costs.step_s),
                     last=int(request.most_s // self.costs.step_s) + 1,
                     spot=request.key.spot,
                 )
@@ -153,6 +172,14 @@ class Shelf:
             tables = solve(orders, laws, chain, costs=self.costs, slack_s=slack_s)
             for request, table in zip(batch, tables, strict=True):
                 self._entries[request.key] = _Entry(table, request._replace(slack_s=slack_s))
+                if self.memory is not None:
+                    # One point before the last, all with less slack are solved on the same points.
+                    reach = Reach(
+                        max(request.least_s - self.ahead_s, 0.0),
+                        request.most_s,
+                        max(slack_s, table.grid[-2]),
+                    )
+                    self.memory.keep(self._facts(request.key), table, reach)
 
     # ---------------------------------------------------------------- laws
 

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -152,8 +152,8 @@ class Loop:
         """Run to the end."""
         world, end = self.world, self._conditions.start + self._conditions.limit
         while True:
-            after = self.settle()
-            if self._is_over(after):
+            last = self.settle()
+            if self._is_over(last):
                 return self._conclude(*_name_end(world.status))
             if world.agenda.now >= end:
                 text = f"not over after {self._conditions.limit}: {_describe(world.status)}"
@@ -161,25 +161,25 @@ class Loop:
             if self._is_stuck():
                 text = f"nothing is under way and nothing will come: {_describe(world.status)}"
                 return self._conclude(Outcome.STUCK, text)
-            self._let_time_pass(after, end)
+            self._let_time_pass(last, end)
 
     def run_until(self, moment: datetime) -> None:
         """Run up to a moment, to change something there."""
         while self.world.agenda.now < moment:
             self._let_time_pass(self.settle(), moment)
 
-    def settle(self) -> timedelta | None:
-        """Pass until nothing changes any more; return when to look again."""
+    def settle(self) -> Decision:
+        """Pass until nothing changes any more; return the last decision."""
         for _ in range(MOST_PASSES):
             if self.world.is_deleted:
-                return None  # there is no job to look at any more
+                return Decision()  # there is no job to look at any more
             decision, is_changed = self._pass()
             if not is_changed and decision.requeue_after == AT_ONCE:
-                return NOT_SO_FAST
+                return replace(decision, requeue_after=NOT_SO_FAST, decide_after=NOT_SO_FAST)
             if not decision.actions and decision.requeue_after != AT_ONCE:
                 if self._conditions.check:
                     self._check()
-                return decision.requeue_after
+                return decision
         raise UnsettledError(f"no rest at {self.world.agenda.now}: {_describe(self.world.status)}")
 
     def _pass(self) -> tuple[Decision, bool]:
@@ -218,9 +218,16 @@ class Loop:
         if again.actions or again.events or is_other:
             raise UnsettledError(f"a second pass at {world.agenda.now} decides: {again}")
 
-    def _let_time_pass(self, after: timedelta | None, end: datetime) -> None:
-        """Go on to the next look, or to the first event that shows something new."""
+    def _let_time_pass(self, last: Decision, end: datetime) -> None:
+        """
+        Go on to the next decision, or to the first event that shows something new.
+
+        What the operator looks at only to show it is not looked at here; nobody reads it.
+        """
         agenda, pods = self.world.agenda, self.world.pods
+        after = last.decide_after
+        if after is None and agenda.next is None:
+            after = last.requeue_after
         look = end if after is None else min(agenda.now + after, end)
         while not pods.has_news and agenda.next is not None and agenda.next <= look:
             agenda.advance(agenda.next)
@@ -229,11 +236,13 @@ class Loop:
         else:
             agenda.advance(look)
 
-    def _is_over(self, after: timedelta | None) -> bool:
+    def _is_over(self, last: Decision) -> bool:
         world = self.world
         if world.is_deleted:
             return world.cloud.is_still and not world.pods.objects
-        is_at_rest = after is None and all(pod.ended for pod in world.pods.objects.values())
+        is_at_rest = last.requeue_after is None and all(
+            pod.ended for pod in world.pods.objects.values()
+        )
         return is_at_rest and world.cloud.is_still
 
     def _is_stuck(self) -> bool:
