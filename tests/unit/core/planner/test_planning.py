@@ -414,3 +414,22 @@ def test_what_can_no_longer_run_is_replaced() -> None:
     question = ask(gone, DEMAND, sizes=(2,), running=Running(workers={"spot": 2}))
 
     assert workers_of(planned(plan(question, NOW))) == {"demand": 2}
+
+
+def test_a_plan_that_is_kept_may_go_without_its_losers_and_says_the_same() -> None:
+    question = ask(
+        pool_of("spot", 0.9, spot=True, life=living(6.0)),
+        pool_of("demand", 3.0),
+        sizes=(1, 2, 4),
+        due=NOW + timedelta(hours=100),
+    )
+    first = planned(plan(question, NOW))
+    running = replace(question, running=Running(workers=workers_of(first)))
+
+    whole = planned(plan(running, NOW))
+    short = planned(plan(replace(running, tells_losers=False), NOW))
+    changed = planned(plan(replace(question, tells_losers=False), NOW))
+
+    assert whole.alternatives
+    assert short == replace(whole, alternatives=())
+    assert changed == first

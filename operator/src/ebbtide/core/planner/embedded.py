@@ -59,6 +59,9 @@ class Embedded:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """What was worked out before, which is the same again; profiles are kept for their ids."""
+    _overheads: dict[int, tuple[Profile | None, Overheads]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
         """Return how fast workers of each GPU type are."""
@@ -96,11 +99,19 @@ class Embedded:
 
     def overheads(self, workload: Workload) -> Overheads:
         """Return what starts, saves and changes take."""
-        size = _checkpoint_bytes(workload.profile)
+        profile = workload.profile
+        if id(profile) not in self._overheads:
+            if len(self._overheads) >= MOST_SPEEDS:
+                self._overheads.clear()
+            self._overheads[id(profile)] = profile, self._work_out(profile)
+        return self._overheads[id(profile)][1]
+
+    def _work_out(self, profile: Profile | None) -> Overheads:
+        size = _checkpoint_bytes(profile)
         return Overheads(
             start_s=self.start_s,
             save_s=LEAST_STALL_S + size / STAGING_BYTES_PER_S,
-            restore_s=self._transfer_seconds(size, workload.profile),
+            restore_s=self._transfer_seconds(size, profile),
             reform_s=REFORM_S,
         )
 

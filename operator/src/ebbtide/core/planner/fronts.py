@@ -61,10 +61,12 @@ class Front:
     ) -> tuple[Point, ...]:
         """Return by rising cost the fleets of legal sizes that are the cheapest at their rate."""
         stage = self.stages[-1]
-        legal = np.isin(stage.size, np.array(sizes)) & (stage.on_demand >= self.floor)
-        places = np.flatnonzero(legal)
-        scale = np.array([efficiency_of(int(size)) for size in stage.size[places]])
-        usd, rate = stage.usd[places], stage.rate[places] * scale
+        # by number of workers: what each keeps of its pace, 0 where there may not be so many
+        scales = np.zeros(max(*sizes, int(stage.size.max(initial=0))) + 1)
+        scales[list(sizes)] = [efficiency_of(size) for size in sizes]
+        scale = scales[stage.size]
+        places = np.flatnonzero((scale > 0) & (stage.on_demand >= self.floor))
+        usd, rate = stage.usd[places], stage.rate[places] * scale[places]
         kept = _best(np.zeros(len(places), dtype=np.intp), usd, rate)
         return tuple(Point(float(usd[i]), float(rate[i]), int(places[i])) for i in kept)
 
@@ -113,7 +115,8 @@ def _count(offer: Offer, offers: Sequence[Offer], *, sizes: Sequence[int], floor
         return counts
     rest = floor % number
     residue = (number - rest) % number if offer.is_spot else rest
-    useful: Places = counts[np.isin(counts % number, [0, residue])]
+    left = counts % number
+    useful: Places = counts[(left == 0) | (left == residue)]
     return useful
 
 

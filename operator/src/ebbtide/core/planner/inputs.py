@@ -69,3 +69,4 @@ class Inputs:
     fixed_usd_per_hour: Decimal = Decimal(0)  # what runs whatever the plan; no coordinator does
     checkpoint_interval: timedelta | None = None  # None: chosen by the planner
     running: Running = Running()
+    tells_losers: bool = True  # names the runners-up of a plan that is kept, too

@@ -40,9 +40,16 @@ def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     if best is None or best.level is Level.MISSED:
         return refuse(field)
     chosen, kept = settle(field, best, running)
-    others = list_others(field, chosen.outlook.fleet)[:MOST_ALTERNATIVES]
+    others = _compare(field, chosen, kept=kept)
     reason = give_reason(field, chosen, others, kept=kept)
     return write(field, chosen, reason=reason, others=others)
+
+
+def _compare(field: Field, chosen: Scored, *, kept: str) -> tuple[Scored, ...]:
+    """List the runners-up; of a plan that is kept they are told, and count for nothing."""
+    if kept and not field.inputs.tells_losers:
+        return ()
+    return list_others(field, chosen.outlook.fleet)[:MOST_ALTERNATIVES]
 
 
 def lay_out(inputs: Inputs, now: datetime) -> Field | Infeasible:

@@ -46,6 +46,7 @@ class Situation:
     before: PlanRecord
     interval: timedelta  # a plan is made anew after so long
     time_scale: float = 1.0
+    tells_losers: bool = True
     now: datetime
 
     @property
@@ -307,6 +308,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
         overheads=knowledge.overheads(situation.workload),
         checkpoint_interval=job.checkpoint_interval,
         running=_running(situation),
+        tells_losers=situation.tells_losers,
     )
 
 

@@ -198,6 +198,7 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         before=before.record,
         interval=this.settings.plan_interval,
         time_scale=this.settings.time_scale,
+        tells_losers=this.settings.tells_losers,
         now=this.now,
     )
     return Planned(this=this, course=steer(situation, knowledge), due=situation.due)

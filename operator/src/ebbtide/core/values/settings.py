@@ -36,3 +36,6 @@ class Settings:
     """`startSeconds`: expected from the request of a node to a worker that trains."""
     time_scale: float = 1.0
     """`timeScale`: one second counts as so many for the deadline policy, which thinks in hours."""
+    tells_losers: bool = True
+    """Not in the file: whether a plan that is kept names its runners-up. Runs in virtual time do
+    without, for nobody reads them."""

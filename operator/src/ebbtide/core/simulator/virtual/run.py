@@ -145,6 +145,7 @@ class Loop:
         self.log: list[Entry] = []
         self.num_passes = 0
         self._conditions = conditions
+        self._settings = replace(conditions.settings, tells_losers=watch is not None)
         self.watch = watch
         self._news_at = conditions.start
 
@@ -206,7 +207,7 @@ class Loop:
         return step(
             observed,
             now=self.world.agenda.now,
-            settings=self._conditions.settings,
+            settings=self._settings,
             knowledge=self._conditions.knowledge,
         )
 
