@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_says_what_is_wrong(
 ) -> None:
     found = simulate(tmp_path, *options, **changes)
 
-    assert found.exit_code in (1, 2)
+    assert found.exit_code == 2
     assert expected in found.output
     assert "Traceback" not in found.output
 
@@ -176,3 +177,124 @@ def test_with_a_job_its_help_is_its_own() -> None:
 
     assert found.exit_code == 0
     assert "--warned-share" in found.output
+
+
+# ---------------------------------------------------------------- other traces, and a picture
+
+
+def run_over(tmp_path: Path, *options: str, **files: str) -> Result:
+    """Run the job over files that are given by the name of their option."""
+    (tmp_path / "job.yaml").write_text(manifest(), encoding="utf-8")
+    named: list[str] = []
+    for option, text in files.items():
+        path = tmp_path / f"{option}.csv"
+        path.write_text(text, encoding="utf-8")
+        named += [f"--{option}", str(path)]
+    job = ["--job", str(tmp_path / "job.yaml"), "--pools", POOLS]
+    return CliRunner().invoke(main, ["simulate", *job, *named, *options])
+
+
+EVENTS = trace(
+    *((0, "add", node) for node in "ab"),
+    (400, "notice", "a"),
+    (700, "remove", "b"),
+    head="seconds,event,node",
+)
+
+
+def test_nodes_may_come_and_go_by_name(tmp_path: Path) -> None:
+    told = json.loads(run_over(tmp_path, "-o", "json", events=EVENTS).output)
+
+    assert told["outcome"] == "Complete"
+    assert told["revocations"] == 2
+    made = [one for one in told["decisions"] if one["reason"] == "ReplacementCreated"]
+    assert [(one["seconds"], "is tainted" in one["message"]) for one in made] == [
+        (400.0, True),  # at the notice
+        (701.0, False),  # when the silence is noticed
+    ]
+
+
+def test_the_pool_of_events_may_be_named(tmp_path: Path) -> None:
+    named = run_over(tmp_path, "-o", "json", "--pool", "v100-spot", events=EVENTS)
+
+    assert named.output == run_over(tmp_path, "-o", "json", events=EVENTS).output
+
+
+def test_prices_move_what_is_billed_and_charged(tmp_path: Path) -> None:
+    steady = json.loads(run_over(tmp_path, "-o", "json", availability=trace((0, 4))).output)
+    dear = trace((0, "v100-spot", 1.0), (600, "v100-spot", 20.0), head="seconds,zone,price")
+
+    told = json.loads(
+        run_over(tmp_path, "-o", "json", availability=trace((0, 4)), prices=dear).output
+    )
+
+    assert told["seconds"] == steady["seconds"]
+    assert float(told["bill_usd"]) > 2 * float(steady["bill_usd"])
+    charged = float(told["bill_usd"]) - float(told["idle_usd"])
+    assert float(told["cost_usd"]) == pytest.approx(charged, abs=0.011)
+
+
+@pytest.mark.parametrize(
+    ("options", "files", "says"),
+    [
+        pytest.param((), {}, "exactly one of --availability, --events is needed; none", id="none"),
+        pytest.param(
+            (), {"availability": trace((0, 4)), "events": EVENTS}, "both are given", id="two"
+        ),
+        pytest.param(
+            ("--pool", "v100-spot"), {"availability": trace((0, 4))}, "--pool says whose", id="pool"
+        ),
+        pytest.param(
+            ("--pool", "spot"), {"events": EVENTS}, "there is no pool 'spot'; pools are", id="name"
+        ),
+        pytest.param(
+            (),
+            {"events": trace((0, "remove", "a"), head="seconds,event,node")},
+            ": 'a' is not there: an add must come first",
+            id="event",
+        ),
+        pytest.param(
+            (),
+            {
+                "availability": trace((0, 4)),
+                "prices": trace((0, "spot", 1.0), head="seconds,zone,price"),
+            },
+            ": 'spot' is no zone of the trace: v100",
+            id="price",
+        ),
+        pytest.param(
+            ("--plot", "run.gif"), {"events": EVENTS}, "ends in neither .png nor .svg", id="plot"
+        ),
+    ],
+)
+def test_what_is_wrong_with_other_traces_is_told(
+    tmp_path: Path, options: tuple[str, ...], files: dict[str, str], says: str
+) -> None:
+    found = run_over(tmp_path, *options, **files)
+
+    assert found.exit_code == 2
+    assert says in " ".join(found.output.split())
+
+
+def test_a_picture_shows_capacity_choices_progress_and_cost(tmp_path: Path) -> None:
+    pictures = [tmp_path / "first.svg", tmp_path / "again.svg"]
+    for picture in pictures:
+        found = run_over(tmp_path, "--plot", str(picture), events=EVENTS)
+        assert found.exit_code == 0, found.output
+
+    svg, again = (picture.read_text(encoding="utf-8") for picture in pictures)
+    series = set(re.findall(r'<g id="((?:capacity|choice|progress|cost)[^"]*)"', svg))
+    pools = ("v100-spot", "v100-ondemand")
+    assert series == {
+        *(f"{what}-{pool}" for what in ("capacity", "choice") for pool in pools),
+        "progress",
+        "cost",
+    }
+    assert svg == again
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    found = run_over(tmp_path, "--plot", str(tmp_path / "no" / "run.svg"), events=EVENTS)
+
+    assert found.exit_code == 2
+    assert "cannot be written" in found.output

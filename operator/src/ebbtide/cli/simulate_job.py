@@ -1,6 +1,8 @@
 """`ebbtide simulate --job`: a whole job in virtual time, decided by the operator's own step."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -8,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
+from ebbtide.cli.job_plot import Story, draw_run
 from ebbtide.cli.moments import read_moment
-from ebbtide.cli.tables import lay_out, read_tables, use_one_thread
+from ebbtide.cli.plots import check_picture
+from ebbtide.cli.pool_trace import read_pool_trace
+from ebbtide.cli.tables import FileError, lay_out, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.simulator.virtual.run import Conditions, Run
@@ -18,7 +23,9 @@ if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.values.workload import Profile
 
 NOT_DONE: Final = 3
-"""Exit code where the job did not complete; 2 is for input that cannot be used."""
+"""Exit code where the job did not complete."""
+BAD_INPUT: Final = 2
+"""... and where a file cannot be used."""
 EPOCH: Final = "2026-01-01T00:00:00Z"
 """When the job is made, where nobody says: the same log every time."""
 JOB_OPTION: Final = "--job"
@@ -62,10 +69,22 @@ class _Task:
 )  # fmt: skip
 @click.option("--pools", metavar="FILE", help="CapacityPools as YAML. [default: those of --job]")
 @click.option(
-    "--availability", required=True, metavar="FILE",
+    "--availability", metavar="FILE",
     help="CSV: `seconds`, then one column per pool with the nodes that can be had (0: none); "
     "the job is made at the first row, and the last row holds for ever. A pool without a column "
     "gives maxNodes.",
+)  # fmt: skip
+@click.option(
+    "--events", metavar="FILE",
+    help="Instead: CSV `seconds,event,node` of nodes of one pool that come and go: add, remove, "
+    "notice; the job is made at the first event.",
+)  # fmt: skip
+@click.option(
+    "--pool", metavar="NAME", help="Whose nodes --events names. [default: the only spot pool]"
+)
+@click.option(
+    "--prices", metavar="FILE",
+    help="CSV `seconds,zone,price` over time, USD/h of a node; zones are pools.",
 )  # fmt: skip
 @click.option("--profile", metavar="FILE", help="A WorkloadProfile as YAML.")
 @click.option(
@@ -84,6 +103,7 @@ class _Task:
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True,
     help="Of what is drawn: which revocations come with notice.",
 )  # fmt: skip
+@click.option("--plot", metavar="FILE", help="A picture of the run: FILE.png or FILE.svg.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
 def simulate_job(**given: Any) -> None:
     """
@@ -98,7 +118,9 @@ def simulate_job(**given: Any) -> None:
 
     from ebbtide.core.simulator.virtual.run import Outcome, run
 
-    task = _task(given)
+    picture = None if given["plot"] is None else check_picture(given["plot"])
+    with _as_bad_input():
+        task = _task(given)
     found = run(
         task.job,
         task.pools,
@@ -106,9 +128,22 @@ def simulate_job(**given: Any) -> None:
         task.conditions,
         chance=np.random.default_rng(task.seed),  # noqa: TID251 -- the outermost caller seeds
     )
+    if picture is not None:
+        with _as_bad_input():
+            draw_run(Story(run=found, pools=task.pools, trace=task.conditions.trace), picture)
     click.echo(_FORMATS[given["output"]](_describe(task, found)))
     if found.outcome is not Outcome.COMPLETE:
         raise click.exceptions.Exit(NOT_DONE)
+
+
+@contextmanager
+def _as_bad_input() -> Iterator[None]:
+    """Let files that cannot be used end in the same code, whoever read them."""
+    try:
+        yield
+    except FileError as error:
+        error.exit_code = BAD_INPUT
+        raise
 
 
 def _task(given: dict[str, Any]) -> _Task:
@@ -137,23 +172,19 @@ def _conditions(
 ) -> "Conditions":
     from dataclasses import replace
 
-    from ebbtide.cli.fit import complaints
     from ebbtide.core.planner.knowledge import Workload
     from ebbtide.core.simulator.virtual.run import Conditions
-    from ebbtide.core.simulator.virtual.tables import read_availability
-    from ebbtide.core.simulator.virtual.timing import Timing, Trace
+    from ebbtide.core.simulator.virtual.timing import Timing
     from ebbtide.core.values.settings import Settings
     from ebbtide.data.knowledge import embedded_knowledge
 
-    with complaints(given["availability"]):
-        table = read_tables([given["availability"]])
-        nodes = read_availability(table, {pool.name for pool in pools})
+    trace = read_pool_trace(given, pools)
     settings = Settings()
     knowledge = embedded_knowledge(start=settings.start)
     timing = Timing.expected(knowledge.overheads(Workload(job=job, profile=profile)))
     return Conditions(
         start=read_moment(given["at"], option="--at", example=EPOCH),
-        trace=Trace(nodes=nodes),
+        trace=trace,
         timing=replace(timing, warned_share=given["warned_share"]),
         settings=settings,
         limit=timedelta(days=given["days"]),

@@ -29,7 +29,9 @@ ZONE: Final = "nodes"
 MOST_TICKS: Final = 1_000_000
 
 
-class _Event(NamedTuple):
+class Event(NamedTuple):
+    """What became of one node."""
+
     at_s: float
     kind: str
     node: str
@@ -42,7 +44,7 @@ class _Nodes:
         self._there: dict[str, bool] = {}
         """Whether each has notice; a dictionary keeps the order in which they came."""
 
-    def complaint(self, event: _Event) -> str:
+    def complaint(self, event: Event) -> str:
         """Return what is wrong with an event, or nothing."""
         is_there = event.node in self._there
         if event.kind == ADD and is_there and not self._there[event.node]:
@@ -51,7 +53,7 @@ class _Nodes:
             return "is not there: an add must come first"
         return ""
 
-    def apply(self, event: _Event) -> None:
+    def apply(self, event: Event) -> None:
         """Take an event in; one that is added again while it has notice is as before."""
         if event.kind == ADD:
             self._there[event.node] = False
@@ -81,7 +83,7 @@ def read_events(table: Table, *, nodes: int, tick_s: float) -> History:
         DataError: with row, column, value and what would be right.
 
     """
-    events = list(_read(table))
+    events = list(list_events(table))
     begin_s, end_s = events[0].at_s, events[-1].at_s
     num_ticks = int((end_s - begin_s) // tick_s) + 1
     if num_ticks > MOST_TICKS:
@@ -103,7 +105,8 @@ def read_events(table: Table, *, nodes: int, tick_s: float) -> History:
     return History(zones=(ZONE,), up=up, tick_s=tick_s, start_s=begin_s)
 
 
-def _read(table: Table) -> Iterator[_Event]:
+def list_events(table: Table) -> Iterator[Event]:
+    """Return `seconds`, `event` and `node` in order of time; raises DataError."""
     seconds, kinds, nodes = table.numbers(SECONDS), table.texts(EVENT), table.texts(NODE)
     there, before = _Nodes(), 0.0
     for row, at_s, kind, node in zip(table.rows, seconds.tolist(), kinds, nodes, strict=True):
@@ -114,7 +117,7 @@ def _read(table: Table) -> Iterator[_Event]:
                 f"column seconds, row {row}: {at_s:.10g} is before the row above, {before:.10g}:"
                 " events in order of time are needed"
             )
-        event = _Event(at_s, kind, node)
+        event = Event(at_s, kind, node)
         complaint = there.complaint(event)
         if complaint:
             raise DataError(f"column node, row {row}: {node!r} {complaint}")

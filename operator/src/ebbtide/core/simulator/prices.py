@@ -88,23 +88,35 @@ def read_prices(table: Table, history: History, *, default: float | None) -> tup
         DataError: with row, column, value and what would be right.
 
     """
-    seconds, zones, prices = table.numbers(SECONDS), table.texts(ZONE), table.numbers(PRICE)
-    found: dict[str, list[tuple[float, float]]] = {zone: [] for zone in history.zones}
+    listed = list_prices(table, history.zones, start_s=history.start_s)
+    found = {
+        zone: [(at_s, usd_per_h / HOUR_S) for at_s, usd_per_h in known]
+        for zone, known in listed.items()
+    }
+    return tuple(_series(zone, found[zone], history, default) for zone in history.zones)
+
+
+def list_prices(
+    table: Table, zones: Sequence[str], *, start_s: float
+) -> dict[str, list[tuple[float, float]]]:
+    """Return by zone the seconds since the start and the USD/h from then on; raises DataError."""
+    seconds, named, prices = table.numbers(SECONDS), table.texts(ZONE), table.numbers(PRICE)
+    found: dict[str, list[tuple[float, float]]] = {zone: [] for zone in zones}
     for row, at_s, zone, price in zip(
-        table.rows, (seconds - history.start_s).tolist(), zones, prices.tolist(), strict=True
+        table.rows, (seconds - start_s).tolist(), named, prices.tolist(), strict=True
     ):
         if zone not in found:
-            names = ", ".join(history.zones)
+            names = ", ".join(zones)
             raise DataError(f"column zone, row {row}: {zone!r} is no zone of the trace: {names}")
         known = found[zone]
         if known and at_s <= known[-1][0]:
             raise DataError(
-                f"column seconds, row {row}: {at_s + history.start_s:.10g} is not after the price"
-                f" before of zone {zone}, at {known[-1][0] + history.start_s:.10g}; times that rise"
+                f"column seconds, row {row}: {at_s + start_s:.10g} is not after the price"
+                f" before of zone {zone}, at {known[-1][0] + start_s:.10g}; times that rise"
                 " are needed"
             )
-        known.append((at_s, price / HOUR_S))
-    return tuple(_series(zone, found[zone], history, default) for zone in history.zones)
+        known.append((at_s, price))
+    return found
 
 
 def _series(

@@ -103,8 +103,8 @@ class Cloud:
             for change in trace.usd_per_node_hour.get(pool, ()):
                 self._later(change, pool, self._reprice)
 
-    def _later(self, change: Change, pool: str, do: Callable[[str, float], None]) -> None:
-        self._agenda.after(change.at_s, lambda: do(pool, change.value))
+    def _later(self, change: Change, pool: str, do: Callable[[str, Change], None]) -> None:
+        self._agenda.after(change.at_s, lambda: do(pool, change))
 
     def admit(self, tenants: Tenants) -> None:
         """Serve these pods."""
@@ -196,29 +196,30 @@ class Cloud:
 
     # ------------------------------------------------------------ going
 
-    def _offer(self, pool: str, nodes: float) -> None:
+    def _offer(self, pool: str, change: Change) -> None:
         """Have so many nodes to give; take the newest ones away where more are held."""
-        self._capacity[pool] = int(nodes)
+        nodes = self._capacity[pool] = int(change.value)
         held = [m for m in self.machines.values() if m.pool == pool and m.is_held]
-        for machine in held[::-1][: max(len(held) - int(nodes), 0)]:
-            self._take(machine)
+        for machine in held[::-1][: max(len(held) - nodes, 0)]:
+            self._take(machine, warned=change.warned)
         self.fill(pool)
 
-    def _reprice(self, pool: str, usd_per_hour: float) -> None:
-        price = Decimal(repr(usd_per_hour))
+    def _reprice(self, pool: str, change: Change) -> None:
+        price = Decimal(repr(change.value))
         self.pools[pool] = replace(self.pools[pool], usd_per_node_hour=price)
         self.meter.reprice(pool, price, self._agenda.now)
         if self._tenants is not None:
             self._tenants.tell()
 
-    def _take(self, machine: Machine) -> None:
+    def _take(self, machine: Machine, *, warned: bool | None) -> None:
         if machine.state is State.COMING:
             machine.state = State.GONE
             del self.machines[machine.name]
             return
         self.num_taken += 1
         notice_s = self.pools[machine.pool].notice.total_seconds()
-        if notice_s <= 0 or not self._timing.draw_is_warned(self._chance):
+        is_warned = self._timing.draw_is_warned(self._chance) if warned is None else warned
+        if notice_s <= 0 or not is_warned:
             self._power_off(machine)
             return
         machine.state = State.LEAVING

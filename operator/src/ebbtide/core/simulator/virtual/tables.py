@@ -1,11 +1,13 @@
 """Traces of pools as tables: what can be had, and what it costs, over time."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
 
 from ebbtide.core.models.table import Column, DataError, Floats, Table
+from ebbtide.core.simulator.events import ADD, NOTICE, list_events
+from ebbtide.core.simulator.prices import list_prices
 from ebbtide.core.simulator.virtual.timing import Change
 
 SECONDS: Final = Column(name="seconds", unit="s", open_below=False)
@@ -33,6 +35,49 @@ def read_availability(table: Table, pools: Collection[str]) -> dict[str, tuple[C
         column = Column(name=name, unit="", open_below=False, whole=True, most=MOST_NODES)
         found[name] = _changes(seconds, table.numbers(column))
     return found
+
+
+def read_node_events(table: Table) -> tuple[Change, ...]:
+    """
+    Read how many nodes one pool gives from `seconds`, `event` and `node`.
+
+    The first event is the moment at which the job is made. A node under notice is taken with
+    notice; one that is removed without, without. Raises DataError.
+    """
+    start_s, without_notice = first_second(table), set[str]()
+    found: list[Change] = []
+    for event in list_events(table):
+        before = len(without_notice)
+        (without_notice.add if event.kind == ADD else without_notice.discard)(event.node)
+        if len(without_notice) != before:
+            found.append(
+                Change(
+                    at_s=event.at_s - start_s,
+                    value=len(without_notice),
+                    warned=event.kind == NOTICE,
+                )
+            )
+    return tuple(found)
+
+
+def read_pool_prices(
+    table: Table, pools: Sequence[str], *, start_s: float
+) -> dict[str, tuple[Change, ...]]:
+    """
+    Read what a node of each pool costs from `seconds`, `zone` (the pool) and `price`, in USD/h.
+
+    Before its first row a pool costs what it says itself. Raises DataError.
+    """
+    return {
+        pool: tuple(Change(at_s=max(at_s, 0.0), value=usd) for at_s, usd in known)
+        for pool, known in list_prices(table, pools, start_s=start_s).items()
+        if known
+    }
+
+
+def first_second(table: Table) -> float:
+    """Return the moment at which a trace begins."""
+    return float(table.numbers(SECONDS)[0])
 
 
 def _read_seconds(table: Table) -> Floats:

@@ -81,6 +81,8 @@ class Change:
 
     at_s: float
     value: float
+    warned: bool | None = None
+    """Whether nodes that are taken for it had notice; None: by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
