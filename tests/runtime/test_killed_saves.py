@@ -12,6 +12,7 @@ import torch
 from ebbtide.runtime.checkpoint import Shelf
 from ebbtide.wire import names
 from support.nursery import Nursery
+from support.saving_run import SIZE
 
 SCRIPT = Path(__file__).parents[1] / "support" / "saving_run.py"
 ROUNDS = 30  # a tenth of the full number
@@ -25,7 +26,14 @@ def await_step(shelf: Shelf, step: int) -> None:
         time.sleep(0.001)
 
 
-def test_a_killed_writer_never_spoils_what_was_saved(nursery: Nursery, tmp_path: Path) -> None:
+def await_draft(folder: Path, pattern: str) -> None:
+    until = time.monotonic() + LIMIT
+    while not any(folder.glob(pattern)):
+        assert time.monotonic() < until, "no save begins"
+        time.sleep(0.001)
+
+
+def test_b064_a_killed_writer_never_spoils_what_was_saved(nursery: Nursery, tmp_path: Path) -> None:
     chance = random.Random(64)
     folder = tmp_path / "kept"
     shelf = Shelf(str(folder), owner="reader")
@@ -48,7 +56,8 @@ def test_a_killed_writer_never_spoils_what_was_saved(nursery: Nursery, tmp_path:
             log=tmp_path / "log",
         )
         await_step(shelf, newest + 1)
-        time.sleep(chance.uniform(0, 0.02))  # the moment of the kill is what is drawn here
+        await_draft(folder, f".saving-saves-{number}-*")
+        time.sleep(chance.uniform(0, 0.03))  # the moment of the kill is what is drawn here
         os.killpg(pid, signal.SIGKILL)
         while nursery.poll(pid) is None:
             time.sleep(0.001)
@@ -57,6 +66,6 @@ def test_a_killed_writer_never_spoils_what_was_saved(nursery: Nursery, tmp_path:
         assert loaded is not None
         assert loaded.manifest.step > newest
         newest = loaded.manifest.step
-        assert torch.equal(loaded.tree["weight"], torch.full((200_000,), float(newest)))
+        assert torch.equal(loaded.tree["weight"], torch.full((SIZE,), float(newest)))
 
     assert unfinished > ROUNDS / 4, "the kills did not hit saves"

@@ -6,6 +6,8 @@ import torch
 
 from ebbtide.runtime.checkpoint import Shelf
 
+SIZE = 2_000_000
+
 
 def main() -> None:
     """Save from the step after the newest one on."""
@@ -15,7 +17,7 @@ def main() -> None:
     step = 0 if loaded is None else int(loaded.tree["step"])
     while True:
         step += 1
-        tree = {"step": step, "weight": torch.full((200_000,), float(step))}
+        tree = {"step": step, "weight": torch.full((SIZE,), float(step))}
         shelf.write(tree, step=step, lineage=1, world_size=1, may_commit=lambda: True)
         shelf.tidy(retain=2)
 

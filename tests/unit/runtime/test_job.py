@@ -131,5 +131,5 @@ def test_state_that_cannot_be_saved_is_named_before_the_first_step(job: Job) -> 
     job.wrap(*make_parts())
     job.track(odd=Odd())
 
-    with pytest.raises(UsageError, match=r"state\['tracked'\]\['odd'\]\['pool'\] is a object"):
+    with pytest.raises(UsageError, match=r"tracked\.odd\.pool is a object"):
         next(iter(job.steps(job.shard([1.0]))))

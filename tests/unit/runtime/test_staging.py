@@ -59,6 +59,7 @@ def saver(tmp_path: Path, gate: Gate, heard: Heard) -> Iterator[Saver]:
     yield saver
     gate.opened.set()
     assert saver.finish(10)
+    saver.close()
 
 
 def make_save(tree: Any, step: int = 1) -> Save:

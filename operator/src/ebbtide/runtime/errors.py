@@ -11,6 +11,10 @@ class CheckpointError(Exception):
     """There are checkpoints and none of them can be used: training does not start over silently."""
 
 
+class MismatchError(CheckpointError):
+    """A state is whole, and is not of this script's model, parts or data: both sides are named."""
+
+
 class CollectiveBroken(RuntimeError):  # noqa: N818 -- says what happened, as users will read it
     """A member is gone or the group was ended: nothing of this step counts, it is done again."""
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ebbtide.runtime.batches import Batch, MapStyle, Shard
 from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.layouts import LayoutError, check
 from ebbtide.runtime.state import TrainState
 from ebbtide.runtime.training import Links, Loop
-from ebbtide.runtime.trees import TreeError, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,7 @@ class Job:
         state = self._wrapped()
         try:
             check(state.take())
-        except TreeError as error:
+        except LayoutError as error:
             raise UsageError(f"this cannot be saved or sent: {error}") from error
         self._loop = self._make_loop(state, data)
         yield from self._loop.run()

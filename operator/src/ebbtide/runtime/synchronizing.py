@@ -1,21 +1,29 @@
 """
 The start of a generation: the source's state goes to everybody.
 
-Size first, then a JSON header, then one flat buffer of bytes. A source that holds no state loads
-the newest valid checkpoint itself, so one process reads it and all have the same.
+The header first, then the bytes, a piece at a time: nobody needs memory for a second state. Who
+holds no state takes the pieces right into its own tensors, and holds none until all have come. Who
+holds the source's step already lets them pass. Who holds an older step keeps it until the new one
+is whole, since it may be the only one left if the source is lost meanwhile: it alone needs memory
+for both. When anybody is lost, everybody's broadcast breaks, and the next generation tries again.
+
+A source that holds no state loads the newest valid checkpoint itself, so one process reads it and
+all have the same.
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebbtide.runtime import trees
-from ebbtide.runtime.checkpoint import Shelf
+from ebbtide.runtime import layouts, streams
+from ebbtide.runtime.checkpoint import Shelf, Targets
 from ebbtide.runtime.collective import Group
-from ebbtide.runtime.errors import CheckpointError, CollectiveBroken
-from ebbtide.runtime.reporting import say
+from ebbtide.runtime.errors import CollectiveBroken, MismatchError
+from ebbtide.runtime.layouts import Layout, LayoutError
+from ebbtide.runtime.reporting import Progress, say
 from ebbtide.runtime.state import TrainState
 
 
@@ -38,10 +46,14 @@ def describe(state: TrainState, position: Position) -> dict[str, Any]:
     }
 
 
-def load_newest(shelf: Shelf, state: TrainState, fresh: Position) -> Position:
-    """Put the newest valid checkpoint into the state; `fresh` when there is none at all."""
+def load_newest(shelf: Shelf, state: TrainState, fresh: Position, *, targets: Targets) -> Position:
+    """
+    Put the newest valid checkpoint into the state; `fresh` when there is none at all.
+
+    It is read into `targets`, and may fail in the middle: `CheckpointError`.
+    """
     lineage = shelf.newest_lineage() + 1
-    loaded = shelf.load()
+    loaded = shelf.load(targets)
     if loaded is None:
         return Position(step=fresh.step, lineage=lineage, layout=fresh.layout)
     check_layout(loaded.tree["layout"], fresh.layout)
@@ -61,39 +73,89 @@ def check_layout(saved: dict[str, Any], ours: dict[str, Any]) -> None:
         if saved.get(key) != ours.get(key)
     ]
     if differing:
-        raise CheckpointError(
+        raise MismatchError(
             "the state was trained on other data, its position cannot be kept: "
             + "; ".join(differing)
         )
 
 
+class Keeping(Enum):
+    """What a receiver holds, and so what becomes of the pieces."""
+
+    NOTHING = auto()  # they go into its own tensors
+    OLDER = auto()  # they go into new ones, which replace its own in the end
+    SAME = auto()  # they pass
+
+
 def send(group: Group, state: TrainState, position: Position, *, source: int) -> None:
     """Give the state to all ranks. Called by the source, while the others `receive`."""
-    packed = trees.pack(describe(state, position))
-    header = torch.frombuffer(bytearray(packed.header), dtype=torch.uint8)
-    group.broadcast(torch.tensor([header.numel(), packed.flat.numel()]), source=source)
-    group.broadcast(header, source=source)
-    group.broadcast(packed.flat, source=source)
+    layout, tensors = layouts.lay_out(describe(state, position))
+    written = torch.frombuffer(bytearray(layout.header), dtype=torch.uint8)
+    group.broadcast(torch.tensor([written.numel()]), source=source)
+    group.broadcast(written, source=source)
+    giving, chunk = streams.Source(tensors), streams.buffer(layout.num_bytes)
+    with Progress(f"sending the state of step {position.step}", total=layout.num_bytes) as progress:
+        while count := giving.fill(chunk):
+            group.broadcast(chunk[:count], source=source)
+            progress.add(count)
 
 
-def receive(group: Group, state: TrainState, *, source: int, layout: dict[str, Any]) -> Position:
-    """Take the state from the source. Nothing changes here until all of it has come."""
-    sizes = torch.zeros(2, dtype=torch.int64)
-    group.broadcast(sizes, source=source)
-    header_size, flat_size = sizes.tolist()
-    if not 0 < header_size <= trees.MAX_HEADER or flat_size < 0:
-        raise CollectiveBroken(f"a state of {header_size} + {flat_size} bytes cannot be")
-    header = torch.zeros(header_size, dtype=torch.uint8)
-    group.broadcast(header, source=source)
-    written = header.numpy().tobytes()
+def receive(
+    group: Group, state: TrainState, held: Position | None, *, source: int, layout: dict[str, Any]
+) -> Position:
+    """
+    Take the state from the source; `held` is what this process keeps until it has all of it.
+
+    Without `held` nothing here is worth anything when this raises.
+    """
+    saved, position = _receive_header(group, source=source)
+    check_layout(position.layout, layout)
+    keeping = _compare(held, position)
+    tensors: dict[str, Tensor] = {}
+    if keeping is not Keeping.SAME:
+        tensors = state.targets(saved, in_place=keeping is Keeping.NOTHING)
+    sink = streams.Sink([tensors[slot.name] for slot in saved.slots]) if tensors else None
+    chunk, left = streams.buffer(saved.num_bytes), saved.num_bytes
+    with Progress(f"taking the state of step {position.step}", total=left) as progress:
+        while left > 0:
+            piece = chunk[: min(left, chunk.numel())]
+            group.broadcast(piece, source=source)
+            if sink is not None:
+                sink.pour(piece)
+            left -= piece.numel()
+            progress.add(piece.numel())
+    if keeping is not Keeping.SAME:
+        state.put(layouts.rebuild(saved, tensors))
+    return Position(step=position.step, lineage=position.lineage, layout=layout)
+
+
+def _compare(held: Position | None, given: Position) -> Keeping:
+    if held is None:
+        return Keeping.NOTHING
+    is_same = (held.step, held.lineage) == (given.step, given.lineage)
+    return Keeping.SAME if is_same else Keeping.OLDER
+
+
+def _receive_header(group: Group, *, source: int) -> tuple[Layout, Position]:
+    size = torch.zeros(1, dtype=torch.int64)
+    group.broadcast(size, source=source)
+    if not 0 < size.item() <= layouts.MAX_HEADER:
+        raise CollectiveBroken(f"a header of {size.item()} bytes cannot be")
+    written = torch.zeros(int(size.item()), dtype=torch.uint8)
+    group.broadcast(written, source=source)
     try:
-        if trees.measure(written) != flat_size:
-            raise CollectiveBroken("the state's header and its size do not agree")
-        flat: Tensor = torch.empty(flat_size, dtype=torch.uint8)
-        group.broadcast(flat, source=source)
-        tree = trees.unpack(trees.Packed(header=written, flat=flat))
-    except trees.TreeError as error:
+        layout = layouts.read_header(written.numpy().tobytes())
+        return layout, _read_position(layout)
+    except LayoutError as error:
         raise CollectiveBroken(str(error)) from error
-    check_layout(tree["layout"], layout)
-    state.put(tree)
-    return Position(step=tree["step"], lineage=tree["lineage"], layout=layout)
+
+
+def _read_position(layout: Layout) -> Position:
+    bare = layouts.outline(layout)
+    try:
+        fields = {name: bare[name] for name in ("step", "lineage", "layout")}
+    except (KeyError, TypeError) as error:
+        raise LayoutError(f"the state does not say how far it is: {error!r}") from error
+    if type(fields["step"]) is not int or type(fields["lineage"]) is not int:
+        raise LayoutError("the state does not say how far it is")
+    return Position(**fields)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from ebbtide.runtime import chance, sharding, synchronizing
 from ebbtide.runtime.attempt import Attempt
@@ -20,11 +21,17 @@ from ebbtide.runtime.building import Seat
 from ebbtide.runtime.checkpoint import Shelf
 from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place
-from ebbtide.runtime.errors import CheckpointError, CollectiveBroken, LeaveTraining
+from ebbtide.runtime.errors import (
+    CheckpointError,
+    CollectiveBroken,
+    LeaveTraining,
+    MismatchError,
+)
+from ebbtide.runtime.layouts import Layout
 from ebbtide.runtime.membership import Leave, Membership
 from ebbtide.runtime.profiler.meter import Meter, is_due
 from ebbtide.runtime.reporting import say
-from ebbtide.runtime.staging import Save, Saver
+from ebbtide.runtime.staging import SPREAD_SHARE, Save, Saver
 from ebbtide.runtime.standing import Timings
 from ebbtide.runtime.state import TrainState
 from ebbtide.runtime.synchronizing import Position
@@ -57,6 +64,7 @@ class Loop:
         self._state = state
         self._shard = shard
         self._layout = sharding.layout(shard.order, batch=self._work.global_batch_size)
+        self._is_spoiled = False  # a state came in half and nothing of ours is left
         self._held = False  # whether the state is one of this training, not merely of this script
         self._position = Position(step=0, lineage=0, layout=self._layout)
         self._generation = 0
@@ -101,7 +109,9 @@ class Loop:
             while (form := self._await_form()) is not None:
                 try:
                     self._enter(form)
-                except CollectiveBroken as error:
+                except MismatchError:
+                    raise
+                except (CollectiveBroken, CheckpointError) as error:
                     self._tell_broken(str(error))
                     self._hold_still()
                     continue
@@ -110,6 +120,7 @@ class Loop:
             self._links.group.close()
             self._links.membership.close()  # the others must not wait for what is written here
             self._links.saver.finish(timeout=self._links.place.notice_seconds)
+            self._links.saver.close()
 
     # ------------------------------------------------------------ between generations
 
@@ -139,6 +150,8 @@ class Loop:
         self._say_idle()
 
     def _say_idle(self) -> None:
+        if self._checkpoint_error:
+            self._checkpoint_error = self._links.shelf.probe()  # it may have been repaired
         checkpoint_step, error = -1, self._checkpoint_error
         if self._is_first and not self._held:
             try:
@@ -187,13 +200,36 @@ class Loop:
         links.saver.fence()  # a save may still be copying what is about to change
         if self.rank == source:
             if not self._held or form.source != "memory":
-                self._position = synchronizing.load_newest(links.shelf, self._state, self._position)
+                self._load()
             synchronizing.send(links.group, self._state, self._position, source=source)
         else:
+            keep = self._held or form.source == "initial"
+            self._is_spoiled = self._is_spoiled or not keep
             self._position = synchronizing.receive(
-                links.group, self._state, source=source, layout=self._layout
+                links.group,
+                self._state,
+                self._position if keep else None,
+                source=source,
+                layout=self._layout,
             )
+        self._is_spoiled = False
         self._held = True
+
+    def _load(self) -> None:
+        """Take the newest checkpoint; without any, what the script began with, if that is left."""
+
+        def targets(layout: Layout) -> dict[str, Tensor]:
+            tensors = self._state.targets(layout, in_place=not self._held)
+            self._is_spoiled = not self._held  # until all of it is there
+            return tensors
+
+        position = synchronizing.load_newest(
+            self._links.shelf, self._state, self._position, targets=targets
+        )
+        if self._is_spoiled and position.step == 0:
+            reason = "half a state came in, and there is no other: a fresh process must begin"
+            self._leave(Leave(reason=reason, deadline=time.monotonic()))
+        self._position = position
 
     # ------------------------------------------------------------ steps
 
@@ -258,6 +294,8 @@ class Loop:
         membership, saver = self._links.membership, self._links.saver
         if self.step >= self._work.steps or not self._is_first or not membership.duty():
             return
+        if not saver.is_prepared:
+            saver.prepare(synchronizing.describe(self._state, self._position))
         due = time.monotonic() - saver.started_at >= self._work.checkpoint_interval
         if membership.save_requested() or due:
             saver.begin(self._save(), early=self._state.addresses_of_early())
@@ -279,6 +317,7 @@ class Loop:
             lineage=self._position.lineage,
             world_size=self.world,
             retain=self._work.checkpoint_retain,
+            spread_seconds=SPREAD_SHARE * self._work.checkpoint_interval,
         )
 
     def _finish(self) -> None:
@@ -295,9 +334,7 @@ class Loop:
     def _release(self) -> None:
         """All is done and saved; a process that was no member to the end takes the final state."""
         if not self._held or self.step < self._work.steps:
-            self._position = synchronizing.load_newest(
-                self._links.shelf, self._state, self._position
-            )
+            self._load()
             if self.step < self._work.steps:
                 raise CheckpointError(
                     f"all {self._work.steps} steps are done, but their checkpoint is not to be "
@@ -317,14 +354,15 @@ class Loop:
         raise LeaveTraining(leave.reason)
 
     def _save_before_leaving(self, leave: Leave) -> int:
-        save = self._save()
-        needed = self._links.saver.estimate_seconds(save.tree)
+        save, saver = self._save(), self._links.saver
+        needed = saver.estimate_seconds(save.tree)
         if needed > leave.seconds_left:
+            since = f"step {saver.saved_step}" if saver.saved_step >= 0 else "the last checkpoint"
             say(
                 f"no urgent checkpoint of step {self.step}: it needs {needed:.1f} s and "
-                f"{leave.seconds_left:.1f} s are left"
+                f"{leave.seconds_left:.1f} s are left; the steps since {since} will be done again"
             )
             return -1
         # Nobody goes on from this state, so nobody else's save can be meant to come after it.
-        done = self._links.saver.save_now(save, may_commit=lambda: True)
+        done = saver.save_now(save, may_commit=lambda: True, seconds=leave.seconds_left)
         return self.step if done else -1
