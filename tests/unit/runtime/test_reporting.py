@@ -5,11 +5,13 @@ import re
 import sys
 
 import pytest
+from typing_extensions import override
 
 from ebbtide.runtime.reporting import Progress
 
 
 class Terminal(io.StringIO):
+    @override
     def isatty(self) -> bool:
         return True
 

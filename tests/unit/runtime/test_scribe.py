@@ -77,7 +77,11 @@ def in_thread(action: Callable[[], object]) -> tuple[threading.Thread, list[obje
 
 
 def test_what_lies_in_memory_is_written(scribe: Scribe, kept: Path) -> None:
-    tree = {"w": torch.arange(1000), "rate": 0.5, "moments": {0: torch.ones(3, dtype=torch.half)}}
+    tree: dict[str, Any] = {
+        "w": torch.arange(1000),
+        "rate": 0.5,
+        "moments": {0: torch.ones(3, dtype=torch.half)},
+    }
 
     made = staged(tree)
     written = scribe.write(order(made, kept), may_commit=yes)
