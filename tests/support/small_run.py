@@ -21,6 +21,7 @@ from ebbtide.wire import names
 from support.faults import Faults
 
 SAMPLES = 250
+RESULTS = "EBBTIDE_TESTRESULTS"  # the folder for them, where checkpoints go to no folder
 
 
 def make_data() -> TensorDataset:
@@ -96,7 +97,7 @@ def main() -> None:
         "rate": optimizer.param_groups[0]["lr"],
         "labels": int(total),
     }
-    path = Path(job.checkpoint_path) / f"result-{name}.json"
+    path = Path(os.environ.get(RESULTS) or job.checkpoint_path) / f"result-{name}.json"
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(result))
     unfinished.rename(path)  # whoever waits for the file must never read half of it

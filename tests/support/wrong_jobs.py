@@ -136,10 +136,22 @@ WRONG_JOBS: Final = (
         server_says='supported values: "Library"',
     ),
     Wrong(
-        id="checkpoints at an address",
-        changes={"spec.checkpoint": {"path": "s3://bucket/run"}},
+        id="checkpoints at an address of no store",
+        changes={"spec.checkpoint": {"path": "https://bucket/run"}},
         path="spec.checkpoint.path",
-        says="addresses like s3:// and gs:// come later",
+        says="or a folder of a bucket, as in s3://bucket/job",
+    ),
+    Wrong(
+        id="checkpoints in a whole bucket",
+        changes={"spec.checkpoint": {"path": "s3://bucket"}},
+        path="spec.checkpoint.path",
+        says="or a folder of a bucket, as in s3://bucket/job",
+    ),
+    Wrong(
+        id="checkpoints by a detour in a bucket",
+        changes={"spec.checkpoint": {"path": "gs://bucket/job/../other"}},
+        path="spec.checkpoint.path",
+        says="without . or .. in it",
     ),
     Wrong(
         id="checkpoints at a relative path",

@@ -418,3 +418,25 @@ def test_a_price_may_be_looked_up_in_the_catalogue() -> None:
     spot = parse_pool(pool_manifest(price=price, region="us-east-1"), embedded_price)
 
     assert Decimal(0) < spot.usd_per_node_hour < Decimal("3.06")
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        pytest.param("s3://models/resnet/", "s3://models/resnet", id="s3"),
+        pytest.param("gs://my-models.eu/team/resnet", "gs://my-models.eu/team/resnet", id="gcs"),
+    ],
+)
+def test_checkpoints_in_a_bucket_need_no_volume(path: str, kept: str) -> None:
+    manifest = changed(
+        job_manifest(),
+        {
+            "spec.checkpoint": {"path": path},
+            "spec.template.spec.containers.0.volumeMounts": ABSENT,
+        },
+    )
+
+    job = parse_job(stored(manifest))
+
+    assert isinstance(job, Job), job.errors
+    assert job.checkpoint_path == kept

@@ -175,7 +175,7 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         spot=spec.capacity.spot,
         gpus_per_worker=gpu_count(spec.template),
         processes_per_worker=_processes(spec),
-        checkpoint_path=posixpath.normpath(spec.checkpoint.path),
+        checkpoint_path=_checkpoint_path(spec.checkpoint.path),
         checkpoint_interval=_interval(spec.checkpoint.interval),
         checkpoint_retain=spec.checkpoint.retain,
         suspend=spec.suspend,
@@ -332,6 +332,11 @@ def _integer(value: object) -> int:
 
 def _seconds(count: int | None) -> timedelta | None:
     return None if count is None else timedelta(seconds=min(count, LONGEST_WAIT))
+
+
+def _checkpoint_path(path: str) -> str:
+    """Return a path or URL in the one form that all compare."""
+    return path.rstrip("/") if "://" in path else posixpath.normpath(path)
 
 
 def _interval(value: int | str) -> timedelta | None:

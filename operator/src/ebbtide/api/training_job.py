@@ -33,7 +33,7 @@ MAX_PROCESSES: Final = 64
 LONGEST_INTERVAL: Final = 7 * 86400
 """Seconds between two checkpoints."""
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_PATH: Final = re.compile(r"(/[^/]+)+/?")
+_PATH: Final = re.compile(r"((s3|gs)://[a-z0-9][a-z0-9._-]+)?(/[^/]+)+/?")
 _DOTS: Final = re.compile(r"(^|/)\.\.?(/|$)")
 _OWNER: Final = (
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9._~-]+$"
@@ -108,9 +108,11 @@ class Checkpoint(Schema):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel=r"self.path.matches('^(/[^/]+)+/?$') && !self.path.matches('(^|/)\\.\\.?(/|$)')",
+            cel=r"self.path.matches('^((s3|gs)://[a-z0-9][a-z0-9._-]+)?(/[^/]+)+/?$') &&"
+            r" !self.path.matches('(^|/)\\.\\.?(/|$)')",
             message="checkpoint.path must be an absolute path in the container, as in /checkpoints,"
-            " without . or .. in it; addresses like s3:// and gs:// come later",
+            " or a folder of a bucket, as in s3://bucket/job or gs://bucket/job, without . or .."
+            " in it",
             field=".path",
             holds=lambda checkpoint: is_plain_path(checkpoint.path),
         ),
@@ -118,8 +120,9 @@ class Checkpoint(Schema):
     )
     path: Annotated[str, StringConstraints(min_length=1, max_length=512)] = Field(
         default="/checkpoints",
-        description="Folder for checkpoints, under a volumeMount of the first container whose"
-        " volume outlives the pod (persistentVolumeClaim, hostPath, nfs or csi).",
+        description="Folder for checkpoints: under a volumeMount of the first container whose"
+        " volume outlives the pod (persistentVolumeClaim, hostPath, nfs or csi), or of a bucket"
+        " (s3://, gs://), for which the template gives the pods credentials.",
     )
     interval: Annotated[int | str, auto_or_number(LONGEST_INTERVAL)] = Field(
         default=AUTO,
@@ -177,15 +180,19 @@ class Spec(Schema):
             ),
         ),
         Rule(
-            cel="has(self.template.spec.containers[0].volumeMounts) &&"
+            cel="!self.checkpoint.path.startsWith('/') ||"
+            " has(self.template.spec.containers[0].volumeMounts) &&"
             " self.template.spec.containers[0].volumeMounts.exists(m, (self.checkpoint.path +"
             " '/').startsWith(m.mountPath.endsWith('/') ? m.mountPath : m.mountPath + '/'))",
             message="checkpoint.path must lie under a volumeMount of the first container: mount a"
             " volume there that outlives the pod",
             field=".checkpoint.path",
-            holds=lambda spec: any(
-                lies_under(spec.checkpoint.path, mount.mount_path)
-                for mount in spec.template.spec.containers[0].volume_mounts
+            holds=lambda spec: (
+                not spec.checkpoint.path.startswith("/")
+                or any(
+                    lies_under(spec.checkpoint.path, mount.mount_path)
+                    for mount in spec.template.spec.containers[0].volume_mounts
+                )
             ),
         ),
     )
@@ -257,7 +264,7 @@ def is_job_name(name: str) -> bool:
 
 
 def is_plain_path(path: str) -> bool:
-    """Tell whether a text is an absolute path without detours."""
+    """Tell whether a text is an absolute path, or a folder of a bucket, without detours."""
     return _PATH.fullmatch(path) is not None and _DOTS.search(path) is None
 
 

@@ -314,6 +314,8 @@ def _find_library(scheme: str, url: str) -> None:
     """Raise `ValueError`, with what would be right, when nothing can speak to this store."""
     import fsspec  # noqa: PLC0415 -- only where a URL is given
 
+    # Or gcsfs asks another service for the kind of the bucket, for minutes where that is far away.
+    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     try:
         fsspec.get_filesystem_class(scheme)
     except ImportError as error:
