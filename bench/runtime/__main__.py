@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable
 
 from rows import Row, run
-from runtime import profiler, recovery, warm
+from runtime import profiler, recovery, stall, warm
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "profiler": profiler.rows,
     "recovery": recovery.rows,
+    "stall": stall.rows,
     "warm": warm.rows,
 }
 

@@ -48,14 +48,20 @@ def digest(*tensors: torch.Tensor) -> str:
     return total.hexdigest()
 
 
-def main() -> None:
-    """Train and write down what came out."""
+def read_options() -> argparse.Namespace:
+    """Return what the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--seed-by-index", action="store_true", help="each starts elsewhere")
     parser.add_argument("--layer-norm", action="store_true", help="single samples are enough")
-    options = parser.parse_args()
+    parser.add_argument("--ballast", type=int, default=0, help="numbers of state to carry along")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train and write down what came out."""
+    options = read_options()
     faults = Faults()
     torch.manual_seed(int(os.environ[names.ENV_INDEX]) if options.seed_by_index else 0)
     model = make_model(options.width, running=not options.layer_norm)
@@ -68,7 +74,7 @@ def main() -> None:
     if not isinstance(head, nn.Linear):
         raise TypeError(head)
     model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
-    job.track(average=average)
+    job.track(average=average, ballast=torch.arange(options.ballast))
     loss_of = nn.CrossEntropyLoss()
     total = torch.zeros(())
     for step in job.steps(job.shard(make_data(), seed=5)):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime import profiler, recovery, small, warm
+from runtime import profiler, recovery, small, stall, warm
 from runtime.recovery import Kill
 
 
@@ -70,3 +70,23 @@ def test_blocks_with_and_without_the_meter_take_the_same_steps(
     assert bed._meter.watched.arrivals, "the block with the meter has a watched step"
     assert (judged.bar, judged.better) == (1.0, "lower")
     assert step.value > 0
+
+
+@pytest.mark.parametrize(
+    ("theirs", "holds"),
+    [pytest.param(0.15, True, id="fifteen times"), pytest.param(0.14, False, id="not quite")],
+)
+def test_a_stall_is_the_call_the_fence_and_the_slower_step(theirs: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    found = {
+        stall.OURS: [(0.001, 0.002, 0.007, 0.15), (0.001, 0.002, 0.007, 0.15), (9.0, 9, 9, 9)],
+        stall.PEER: [(theirs, 0.0, -0.5, 0.15)] * 3,
+        "torch.save": [(0.4, 0.0, 0.1, 0.15)] * 3,
+    }
+
+    times, ours, call, fence, slower, compute = stall.rows_of(found)
+
+    assert times.holds is holds
+    assert times.peers["torch.save"] == pytest.approx(50.0)
+    assert [row.value for row in (ours, call, fence, slower)] == pytest.approx([10, 1, 2, 7])
+    assert ours.peers[stall.PEER] == pytest.approx(theirs * 1e3)
+    assert compute.value == pytest.approx(150)

@@ -13,18 +13,24 @@ all have the same.
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ebbtide.runtime import layouts, streams
 from ebbtide.runtime.checkpoint import Shelf, Targets
-from ebbtide.runtime.collective import Group
 from ebbtide.runtime.errors import CollectiveBroken, MismatchError
 from ebbtide.runtime.layouts import Layout, LayoutError
 from ebbtide.runtime.reporting import Progress, say
 from ebbtide.runtime.state import TrainState
+
+
+class Broadcasting(Protocol):
+    """What a `Group` can do."""
+
+    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+        """Replace a tensor on all ranks by the source's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,21 +93,27 @@ class Keeping(Enum):
     SAME = auto()  # they pass
 
 
-def send(group: Group, state: TrainState, position: Position, *, source: int) -> None:
+def send(group: Broadcasting, state: TrainState, position: Position, *, source: int) -> None:
     """Give the state to all ranks. Called by the source, while the others `receive`."""
     layout, tensors = layouts.lay_out(describe(state, position))
     written = torch.frombuffer(bytearray(layout.header), dtype=torch.uint8)
     group.broadcast(torch.tensor([written.numel()]), source=source)
     group.broadcast(written, source=source)
     giving, chunk = streams.Source(tensors), streams.buffer(layout.num_bytes)
-    with Progress(f"sending the state of step {position.step}", total=layout.num_bytes) as progress:
+    what = f"sending the state of step {position.step}"
+    with Progress(what, total=layout.num_bytes) as progress:
         while count := giving.fill(chunk):
             group.broadcast(chunk[:count], source=source)
             progress.add(count)
 
 
 def receive(
-    group: Group, state: TrainState, held: Position | None, *, source: int, layout: dict[str, Any]
+    group: Broadcasting,
+    state: TrainState,
+    held: Position | None,
+    *,
+    source: int,
+    layout: dict[str, Any],
 ) -> Position:
     """
     Take the state from the source; `held` is what this process keeps until it has all of it.
@@ -136,7 +148,7 @@ def _compare(held: Position | None, given: Position) -> Keeping:
     return Keeping.SAME if is_same else Keeping.OLDER
 
 
-def _receive_header(group: Group, *, source: int) -> tuple[Layout, Position]:
+def _receive_header(group: Broadcasting, *, source: int) -> tuple[Layout, Position]:
     size = torch.zeros(1, dtype=torch.int64)
     group.broadcast(size, source=source)
     if not 0 < size.item() <= layouts.MAX_HEADER:
