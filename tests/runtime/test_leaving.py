@@ -2,6 +2,7 @@
 
 import time
 
+from ebbtide.runtime.checkpoint import Shelf
 from support.processes import Fault, Job
 
 from .conftest import MakeJob
@@ -65,6 +66,37 @@ def test_the_last_holder_of_the_state_saves_it_before_it_leaves(make_job: MakeJo
     assert report.resumed_step == left_at >= 20
     assert report.steps_redone == 0
     assert report.finished
+
+
+def test_b059_a_save_that_does_not_fit_is_not_begun_and_the_last_one_stays(
+    make_job: MakeJob,
+) -> None:
+    """160 MB by a first save that is expected to take 3.7 s, in a notice of 2 s."""
+    job = make_job(
+        *(*PAUSE, "--ballast", "20000000"),
+        min_replicas=1,
+        desired=1,
+        checkpoint_interval=3600.0,
+        notice_seconds=2.0,
+        steps=100_000,
+    )
+
+    (first,) = job.start(workers=1)
+    job.await_step(1)
+    job.call("checkpoint")
+    saved = job.await_report(lambda each: each.checkpoint_step > 0, "a checkpoint").checkpoint_step
+    first.kill()
+    job.await_code(first)
+    second = job.start_worker(0, attempt=2)
+    job.await_report(lambda each: each.resumed_step == saved and each.step > saved, "a step more")
+    second.terminate()
+
+    assert job.await_code(second) == 82
+    assert "no urgent checkpoint of step" in second.said()
+    assert "will be done again" in second.said()
+    loaded = Shelf(str(job.checkpoints), owner="reader").load()
+    assert loaded is not None
+    assert loaded.manifest.step == saved
 
 
 def test_members_who_all_leave_save_the_state_once_more(make_job: MakeJob) -> None:

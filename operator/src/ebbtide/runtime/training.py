@@ -296,6 +296,8 @@ class Loop:
             return
         if not saver.is_prepared:
             saver.prepare(synchronizing.describe(self._state, self._position))
+        if saver.is_writing:
+            return  # what is due or asked for stays so
         due = time.monotonic() - saver.started_at >= self._work.checkpoint_interval
         if membership.save_requested() or due:
             saver.begin(self._save(), early=self._state.addresses_of_early())
