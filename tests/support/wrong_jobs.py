@@ -130,10 +130,10 @@ WRONG_JOBS: Final = (
     ),
     Wrong(
         id="another launcher",
-        changes={"spec.launcher": "Torchrun"},
+        changes={"spec.launcher": "Slurm"},
         path="spec.launcher",
-        says="input should be 'Library'",
-        server_says='supported values: "Library"',
+        says="input should be 'Library', 'Torchrun' or 'Command'",
+        server_says='supported values: "Library", "Torchrun", "Command"',
     ),
     Wrong(
         id="checkpoints at an address of no store",

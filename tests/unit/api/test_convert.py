@@ -440,3 +440,21 @@ def test_checkpoints_in_a_bucket_need_no_volume(path: str, kept: str) -> None:
 
     assert isinstance(job, Job), job.errors
     assert job.checkpoint_path == kept
+
+
+@pytest.mark.parametrize("launcher", ["Torchrun", "Command"])
+def test_a_script_on_its_own_terms_needs_no_work_and_no_mounted_checkpoints(launcher: str) -> None:
+    asked = template(containers=[container(volumeMounts=[])], volumes=[])
+    manifest = changed(job_manifest(launcher=launcher, template=asked), {"spec.work": ABSENT})
+
+    job = parse_job(stored(manifest))
+
+    assert isinstance(job, Job), job.errors
+    assert (job.launcher, job.steps, job.global_batch_size) == (launcher, 0, 0)
+
+
+def test_work_of_a_script_on_its_own_terms_counts_for_nothing() -> None:
+    job = parse_job(stored(job_manifest(launcher="Torchrun")))
+
+    assert isinstance(job, Job)
+    assert job.steps == 0

@@ -82,7 +82,10 @@ pools:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodeLostSecond: 1", "nodeLostSecond: there is no such setting; known are capacityWait"),
+        (
+            "nodeLostSecond: 1",
+            "nodeLostSecond: there is no such setting; known are aftermathSeconds",
+        ),
         ("node_lost_seconds: 1", "node_lost_seconds: there is no such setting"),
         ("nodeLostSeconds: soon", "nodeLostSeconds: Input should be a valid number"),
         ("nodeLostSeconds: -1", "nodeLostSeconds: Input should be greater than or equal to 0"),

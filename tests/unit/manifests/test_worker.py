@@ -306,3 +306,42 @@ def test_b030_every_name_and_label_of_the_longest_job_is_legal() -> None:
     assert len(pod["metadata"]["name"]) <= 63
     assert len(pod["spec"]["hostname"]) <= 63
     assert all(len(value) <= 63 for value in pod["metadata"]["labels"].values())
+
+
+@pytest.mark.parametrize(
+    ("command", "started"),
+    [
+        (["python", "train.py"], ["python", "-m", "ebbtide.runtime.worker", "--torchrun", "--"]),
+        (["torchrun", "train.py"], ["python", "-m", "ebbtide.runtime.worker", "--torchrun", "--"]),
+        (
+            ["/opt/venv/bin/torchrun", "train.py"],
+            ["/opt/venv/bin/python", "-m", "ebbtide.runtime.worker", "--torchrun", "--"],
+        ),
+    ],
+)
+def test_a_torchrun_script_is_started_by_our_agent(command: list[str], started: list[str]) -> None:
+    asked = template(containers=[container(command=command, args=["--lr", "1"])])
+
+    pod = build(job_with(launcher="Torchrun", template=asked))
+
+    assert pod["spec"]["containers"][0]["command"] == [*started, *command, "--lr", "1"]
+    validate(pod, "1.36", strict=True)
+
+
+def test_a_plain_command_is_left_as_it_is() -> None:
+    given = container(command=["/train"], args=["--lr", "1"])
+    pod = build(job_with(launcher="Command", template=template(containers=[given])))
+
+    trainer = pod["spec"]["containers"][0]
+    assert (trainer["command"], trainer["args"]) == (["/train"], ["--lr", "1"])
+    assert trainer["volumeMounts"] == given["volumeMounts"]
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["data"]
+    validate(pod, "1.36", strict=True)
+
+
+def test_a_plain_command_is_told_where_it_is_but_of_no_coordinator() -> None:
+    told = environment(build(job_with(launcher="Command")))
+
+    assert told["EBBTIDE_WORKER"] == "digits-worker-2-3"
+    assert told["EBBTIDE_CHECKPOINT_PATH"] == "/checkpoints"
+    assert not {"EBBTIDE_COORDINATOR", "EBBTIDE_TOKEN_FILE"} & set(told)

@@ -23,7 +23,7 @@ from ebbtide.api.template_checks import gpu_count, template_errors
 from ebbtide.api.training_job import Spec, TrainingJob, is_job_name
 from ebbtide.api.workload_profile import ProfileSpec
 from ebbtide.core.values.errors import FieldError, InvalidManifestError, UnknownPriceError
-from ebbtide.core.values.job import BrokenJob, Job, JobKey
+from ebbtide.core.values.job import BrokenJob, Job, JobKey, Launcher
 from ebbtide.core.values.objective import Objective
 from ebbtide.core.values.pool import Listing, Pool, PriceList
 from ebbtide.core.values.workload import CPU, CommTime, Profile, StepTime
@@ -147,6 +147,7 @@ def template_hash(template: Manifest) -> str:
 def _job(manifest: Manifest, spec: Spec) -> Job:
     metadata = _mapping(manifest.get("metadata"))
     template = _mapping(manifest.get("spec"))["template"]
+    work = spec.work if spec.launcher is Launcher.LIBRARY else None
     return Job(
         key=_key(metadata),
         uid=str(metadata.get("uid", "")),
@@ -154,8 +155,9 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         resource_version=str(metadata.get("resourceVersion", "")),
         created=_moment(metadata.get("creationTimestamp")),
         deleting=metadata.get("deletionTimestamp") is not None,
-        steps=spec.work.steps,
-        global_batch_size=spec.work.global_batch_size,
+        launcher=spec.launcher,
+        steps=work.steps if work else 0,
+        global_batch_size=work.global_batch_size if work else 0,
         min_replicas=spec.elastic_policy.min_replicas,
         max_replicas=spec.elastic_policy.max_replicas,
         replica_increment_step=spec.elastic_policy.replica_increment_step,
@@ -276,6 +278,8 @@ def _rule_message(rule: Rule, model: Schema) -> str:
 def _batch_errors(spec: Spec) -> Iterator[FieldError]:
     """Return whether a process could be left without a sample; GPUs are known only here."""
     least = spec.elastic_policy.max_replicas * _processes(spec)
+    if spec.work is None or spec.launcher is not Launcher.LIBRARY:
+        return
     if spec.work.global_batch_size < least:
         yield FieldError(
             "spec.work.globalBatchSize",

@@ -77,6 +77,12 @@ class AttemptsStatus(Schema):
     )
     ended: Moment | None = Field(default=None, description="When the last counted end was.")
     failed: bool = Field(default=False, description="Whether that end was a failure.")
+    followed: bool = Field(
+        default=False, description="Whether that end only followed from another worker's loss."
+    )
+    done: bool = Field(
+        default=False, description="Torchrun and Command: its latest attempt exited 0."
+    )
 
 
 class ProgressStatus(Schema):

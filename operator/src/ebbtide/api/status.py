@@ -179,6 +179,8 @@ def _attempts(stored: AttemptsStatus) -> Attempts:
         stumbles=stored.stumbles,
         ended=stored.ended,
         failed=stored.failed,
+        followed=stored.followed,
+        done=stored.done,
     )
 
 
@@ -192,6 +194,8 @@ def _render_attempts(attempts: Attempts) -> Json:
         "stumbles": attempts.stumbles or None,
         "ended": _exact(attempts.ended),
         "failed": attempts.failed or None,
+        "followed": attempts.followed or None,
+        "done": attempts.done or None,
     })  # fmt: skip
 
 

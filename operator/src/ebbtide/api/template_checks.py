@@ -6,6 +6,7 @@ from typing import Any, Final
 from ebbtide.api.template import GPU, Container, Mount, Template, Volume
 from ebbtide.api.training_job import Spec, lies_under
 from ebbtide.core.values.errors import FieldError
+from ebbtide.core.values.job import Launcher
 from ebbtide.wire.names import TOKEN_PATH
 
 LASTING: Final = ("persistentVolumeClaim", "hostPath", "nfs", "csi")
@@ -32,7 +33,7 @@ def template_errors(spec: Spec) -> tuple[FieldError, ...]:
         *_gpu_errors(spec.template.spec.containers[0]),
         *_name_errors(spec.template),
         *_field_errors(spec.template),
-        *_checkpoint_errors(spec),
+        *(_checkpoint_errors(spec) if spec.launcher is Launcher.LIBRARY else ()),
         *_token_errors(spec.template.spec.containers[0]),
     )
 

@@ -23,7 +23,7 @@ from ebbtide.api.fields import (
 from ebbtide.api.job_status import Status
 from ebbtide.api.objective import ObjectiveSpec
 from ebbtide.api.template import Template
-from ebbtide.core.values.job import CleanPodPolicy, SpotUse
+from ebbtide.core.values.job import CleanPodPolicy, Launcher, SpotUse
 from ebbtide.core.values.objective import PlanMode
 from ebbtide.wire.names import CONTROLLER
 
@@ -44,12 +44,6 @@ class Strategy(enum.StrEnum):
     """How gradients meet."""
 
     ALL_REDUCE = "AllReduce"
-
-
-class Launcher(enum.StrEnum):
-    """How the training command is run."""
-
-    LIBRARY = "Library"
 
 
 class Work(Schema):
@@ -170,17 +164,36 @@ class Spec(Schema):
         ),
         auto_rule("processesPerWorker", MAX_PROCESSES),
         Rule(
-            cel="self.work.globalBatchSize >= self.elasticPolicy.maxReplicas *"
+            cel="has(self.work) || self.launcher != 'Library'",
+            message="is missing and must be given for launcher Library: steps and globalBatchSize",
+            field=".work",
+            reason="FieldValueRequired",
+            holds=lambda spec: spec.work is not None or spec.launcher is not Launcher.LIBRARY,
+        ),
+        Rule(
+            cel="self.launcher == 'Library' || self.strategy == 'AllReduce'",
+            message="strategy ParameterServer needs launcher Library: an unmodified script knows"
+            " no servers",
+            field=".strategy",
+            holds=lambda spec: (
+                spec.launcher is Launcher.LIBRARY or spec.strategy is Strategy.ALL_REDUCE
+            ),
+        ),
+        Rule(
+            cel="!has(self.work) || self.launcher != 'Library' || self.work.globalBatchSize >="
+            " self.elasticPolicy.maxReplicas *"
             " (type(self.processesPerWorker) == int ? int(self.processesPerWorker) : 1)",
             message="work.globalBatchSize must be at least elasticPolicy.maxReplicas times"
             " processesPerWorker: every process needs a sample in every step",
             field=".work.globalBatchSize",
-            holds=lambda spec: gives_all_a_sample(
-                spec.work, spec.elastic_policy, spec.processes_per_worker
+            holds=lambda spec: (
+                spec.work is None
+                or spec.launcher is not Launcher.LIBRARY
+                or gives_all_a_sample(spec.work, spec.elastic_policy, spec.processes_per_worker)
             ),
         ),
         Rule(
-            cel="!self.checkpoint.path.startsWith('/') ||"
+            cel="self.launcher != 'Library' || !self.checkpoint.path.startsWith('/') ||"
             " has(self.template.spec.containers[0].volumeMounts) &&"
             " self.template.spec.containers[0].volumeMounts.exists(m, (self.checkpoint.path +"
             " '/').startsWith(m.mountPath.endsWith('/') ? m.mountPath : m.mountPath + '/'))",
@@ -188,7 +201,8 @@ class Spec(Schema):
             " volume there that outlives the pod",
             field=".checkpoint.path",
             holds=lambda spec: (
-                not spec.checkpoint.path.startswith("/")
+                spec.launcher is not Launcher.LIBRARY
+                or not spec.checkpoint.path.startswith("/")
                 or any(
                     lies_under(spec.checkpoint.path, mount.mount_path)
                     for mount in spec.template.spec.containers[0].volume_mounts
@@ -201,9 +215,14 @@ class Spec(Schema):
     )
     launcher: Launcher = Field(
         default=Launcher.LIBRARY,
-        description="How the command of the template is run: Library = under the ebbtide runtime.",
+        description="How the command of the template is run. Library: under the ebbtide runtime."
+        " Torchrun: an unmodified torchrun script. Command: as it is, without ranks.",
     )
-    work: Work = Field(description="The amount of work.")
+    work: Work | None = Field(
+        default=None,
+        description="The amount of work. Must be given for Library; for Torchrun and Command, whose"
+        " scripts say by their exit when they are done, it may be absent and counts for nothing.",
+    )
     profile: ObjectName | None = Field(
         default=None,
         description="Name of a WorkloadProfile in the namespace of the job. Absent: one whose"
@@ -283,7 +302,7 @@ _FIXED: Final = (
     "strategy", "launcher", "work", "processesPerWorker", "checkpoint.path", "backoffLimit",
     "activeDeadlineSeconds", "cleanPodPolicy",
 )  # fmt: skip
-_OPTIONAL: Final = ("activeDeadlineSeconds",)
+_OPTIONAL: Final = ("activeDeadlineSeconds", "work")
 
 
 def _fixed(field: str) -> Rule:

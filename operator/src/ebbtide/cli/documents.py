@@ -76,6 +76,11 @@ def read_job(documents: Documents) -> "Job":
     job = parse_job(found[0])
     if isinstance(job, BrokenJob):
         raise BadInputError(documents.file, job.errors)
+    if not job.counts_steps:
+        what = (
+            f"spec.launcher: is {job.launcher}, which tells no progress: nothing can be predicted"
+        )
+        raise BadInputError(documents.file, (f"{what}; only launcher Library can be planned",))
     return job
 
 

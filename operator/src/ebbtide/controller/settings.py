@@ -76,6 +76,13 @@ class _File(BaseModel):
     heartbeat_seconds: float = _seconds(
         _DEFAULTS.heartbeat, "a member silent for four of these is lost", least=0.01
     )
+    regroup_seconds: float = _seconds(
+        _DEFAULTS.regroup, "newcomers to a torchrun job wait so long: joining restarts all scripts"
+    )
+    aftermath_seconds: float = _seconds(
+        _DEFAULTS.aftermath,
+        "a torchrun or plain worker that exits badly so soon after another's loss is not to blame",
+    )
     plan_seconds: float = _seconds(
         _DEFAULTS.plan_interval, "a plan is looked at again after so long", least=0.1
     )
@@ -149,6 +156,8 @@ def _settings(found: _File) -> Settings:
         failure_window=timedelta(seconds=found.failure_window_seconds),
         progress_interval=timedelta(seconds=found.progress_seconds),
         heartbeat=timedelta(seconds=found.heartbeat_seconds),
+        regroup=timedelta(seconds=found.regroup_seconds),
+        aftermath=timedelta(seconds=found.aftermath_seconds),
         plan_interval=timedelta(seconds=found.plan_seconds),
         start=timedelta(seconds=found.start_seconds),
         time_scale=found.time_scale,

@@ -31,9 +31,9 @@ def identity(job: Job, action: CreatePod) -> list[dict[str, Any]]:
         ENV_ROLE: role,
         ENV_INDEX: str(action.index),
         ENV_ATTEMPT: str(action.attempt),
-        ENV_COORDINATOR: coordinator_address(job),
-        ENV_TOKEN_FILE: TOKEN_PATH,
     }
+    if job.has_coordinator:
+        fixed |= {ENV_COORDINATOR: coordinator_address(job), ENV_TOKEN_FILE: TOKEN_PATH}
     return [
         *variables(fixed),
         _from_field(ENV_ADDRESS, "status.podIP"),

@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 from ebbtide.core.values.decision import CreatePod
-from ebbtide.core.values.job import Job
+from ebbtide.core.values.job import Job, Launcher
 from ebbtide.core.values.pool import Pool
 from ebbtide.manifests.affinity import is_one_of, require
 from ebbtide.manifests.credential import ANY_USER, token_mount, token_volume
@@ -34,10 +34,11 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
     spec: Json = copy.deepcopy(dict(job.template["spec"]))
     containers: list[Json] = spec["containers"]
     ours = [*identity(job, action), *_training(job, action.pool)]
-    containers[0] = _trainer(containers[0], ours, options)
+    containers[0] = _trainer(job, containers[0], ours, options)
     for container in (*containers, *(spec.get("initContainers") or ())):
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(job, ANY_USER)]
+    if job.has_coordinator:
+        spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(job, ANY_USER)]
     spec["restartPolicy"] = "Never"
     spec["hostname"] = host_name(job=job.key.name, role=str(action.role), index=action.index)
     if spec.get("automountServiceAccountToken") is None:
@@ -53,26 +54,35 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
     }
 
 
-def _trainer(container: Json, ours: list[Json], options: Options) -> Json:
-    """Return the first container: the same command, started by our runtime."""
+def _trainer(job: Job, container: Json, ours: list[Json], options: Options) -> Json:
+    """Return the first container: the same command, started by our runtime where it has a part."""
     command: list[str] = container["command"]
     names = {variable["name"] for variable in ours}
     theirs = [entry for entry in container.get("env") or () if entry["name"] not in names]
+    # Ours first, so that theirs may refer to them as $(EBBTIDE_...).
+    environment = [*ours, *theirs]
+    if not job.has_coordinator:
+        return {**container, "env": environment}
     rest = {key: value for key, value in container.items() if key != "args"}
+    launched = ("--torchrun",) if job.launcher is Launcher.TORCHRUN else ()
     return {
         **rest,
         "command": [
-            *(_python(command, options), "-m", RUNTIME, "--"),
+            *(_python(command, options), "-m", RUNTIME, *launched, "--"),
             *(*command, *(container.get("args") or ())),
         ],
-        "env": [*ours, *theirs],  # ours first, so that theirs may refer to them as $(EBBTIDE_...)
+        "env": environment,
         "volumeMounts": [*(container.get("volumeMounts") or ()), token_mount()],
     }
 
 
 def _python(command: list[str], options: Options) -> str:
     """Return the interpreter that the script itself is written for, when the command names it."""
-    return command[0] if _INTERPRETER.fullmatch(command[0]) else options.python
+    first = command[0]
+    if _INTERPRETER.fullmatch(first):
+        return first
+    folder, slash, name = first.rpartition("/")
+    return f"{folder}/python" if slash and name == "torchrun" else options.python
 
 
 def _training(job: Job, pool: Pool) -> list[Json]:

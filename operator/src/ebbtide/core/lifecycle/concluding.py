@@ -13,6 +13,7 @@ from ebbtide.core.lifecycle.progress import (
     count_lost_steps,
     count_replicas,
     count_roles,
+    members_of,
     read_progress,
     show,
     show_plan,
@@ -70,7 +71,10 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         progress = replace(
             progress, step=this.job.steps, percentage=100, estimated_remaining_seconds=0
         )
-    replicas = count_replicas(observed.pods, report, desired=outcome.desired, pools=pools)
+    members = members_of(this.job, observed.pods, report)
+    replicas = count_replicas(
+        observed.pods, report, members=members, desired=outcome.desired, pools=pools
+    )
     record = before.record if outcome.record is None else outcome.record
     counters = this.books.counters
     counters = replace(counters, steps_lost=counters.steps_lost + count_lost_steps(before, report))
@@ -89,7 +93,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         counters=counters,
         last_failure=this.books.last_failure,
         display=replace(
-            show(observed.pods, report, replicas, progress=progress, pools=pools),
+            show(observed.pods, replicas, members=members, progress=progress, pools=pools),
             plan=show_plan(record.plan),
         ),
         plan=record.plan,

@@ -21,21 +21,33 @@ STILL_THERE: frozenset[str] = frozenset({"joining", "member", "spare", "leaving"
 
 
 def work_of(
-    job: Job, *, desired: int, settings: Settings, planned_interval: timedelta | None = None
+    job: Job,
+    *,
+    desired: int,
+    settings: Settings,
+    planned_interval: timedelta | None = None,
+    num_done: int = 0,
 ) -> WorkSpec:
-    """Return the working fields of the spec, as the trainer gets them."""
+    """
+    Return the working fields of the spec, as the trainer gets them.
+
+    `num_done` workers have exited for good, their work done: the others train without them.
+    """
     interval = job.checkpoint_interval or planned_interval or UNPLANNED_INTERVAL
     return WorkSpec(
         job=str(job.key),
         steps=job.steps,
         global_batch_size=job.global_batch_size,
-        min_replicas=job.min_replicas,
+        min_replicas=max(1, min(job.min_replicas, desired - num_done))
+        if num_done
+        else job.min_replicas,
         desired=desired,
         processes_per_worker=job.processes_per_worker,
         checkpoint_interval=interval.total_seconds(),
         checkpoint_retain=job.checkpoint_retain,
         coordinator_grace=settings.coordinator_grace.total_seconds(),
         heartbeat=settings.heartbeat.total_seconds(),
+        regroup=0.0 if job.counts_steps else settings.regroup.total_seconds(),
     )
 
 

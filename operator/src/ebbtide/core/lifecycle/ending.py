@@ -1,5 +1,6 @@
 """When a job is over: done, failed, out of time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -7,7 +8,7 @@ from ebbtide.core.values import reasons
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Pod, Role
 from ebbtide.core.values.settings import Settings
-from ebbtide.core.values.status import Counters, JobStatus, LastFailure
+from ebbtide.core.values.status import Attempts, Counters, JobStatus, LastFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,21 @@ def find_completion(
         seconds = settings.finish_grace.total_seconds()
         message += f"; {', '.join(running)} did not exit within {seconds:.0f} s and is ended"
     return Ending(condition=reasons.COMPLETE, reason=reasons.WORK_DONE, message=message), None
+
+
+def done_indexes(attempts: Mapping[str, Attempts], *, desired: int) -> tuple[int, ...]:
+    """Return the indexes whose newest attempt exited 0, where exits tell that the work is done."""
+    return tuple(
+        index for index in range(desired) if attempts.get(f"{Role.WORKER}-{index}", Attempts()).done
+    )
+
+
+def find_exits(job: Job, attempts: Mapping[str, Attempts], *, desired: int) -> Ending | None:
+    """Tell whether a job that counts no steps is Complete: every index has exited 0."""
+    if job.counts_steps or not desired or len(done_indexes(attempts, desired=desired)) < desired:
+        return None
+    message = f"the newest attempt of each of {desired} workers exited 0"
+    return Ending(condition=reasons.COMPLETE, reason=reasons.WORK_DONE, message=message)
 
 
 def _failed(reason: str, message: str) -> Ending:

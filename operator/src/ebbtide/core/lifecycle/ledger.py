@@ -13,7 +13,7 @@ from datetime import datetime
 
 from ebbtide.core.lifecycle.judging import Judgement, Verdict, Work, judge
 from ebbtide.core.lifecycle.signs import Outlook, Sign
-from ebbtide.core.values.observed import Node, Pod, PodPhase
+from ebbtide.core.values.observed import Node, Pod, PodPhase, Role
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import Attempts, Counters, LastFailure
 
@@ -49,6 +49,7 @@ class Scene:
     generation: int  # of the job, where the coordinator does not know the pod
     work: Work
     departed: tuple[Pod, ...] = ()  # seen before their objects went
+    exits_tell: bool = False  # nobody counts steps: who exits 0 is done
 
 
 def is_retired(pod: Pod, attempts: Attempts) -> bool:
@@ -80,6 +81,8 @@ def count_ends(
         entry = _caught_up(attempts.get(key, Attempts()), by_index.get(key, {}))
         after[key], ends = _count_index(key, entry, by_index.get(key, {}), scene=scene, now=now)
         counted += ends
+    if scene.exits_tell:
+        counted = _excuse(counted, after, attempts, settings=settings)
     num_failures, last_failure = _count_failures(
         counted, attempts, last_failure, scene=scene, settings=settings
     )
@@ -117,6 +120,67 @@ def _count_failures(
     return number, last
 
 
+def _excuse(
+    counted: list[Counted],
+    after: dict[str, Attempts],
+    before: Mapping[str, Attempts],
+    /,
+    *,
+    settings: Settings,
+) -> list[Counted]:
+    """
+    Make restarts of failures that followed from another worker's loss; mark them in `after`.
+
+    A script on its own terms cannot outlive its peers, so only the first end is judged by itself.
+    What was excused excuses nobody, and a loss nobody who came after it, or workers that always
+    fail would excuse each other for ever.
+    """
+    losses = [
+        (key, entry.ended)
+        for key, entry in before.items()
+        if entry.ended is not None and not entry.followed and _is_worker(key)
+    ]
+    losses += [
+        (end.index_key, end.judgement.at)
+        for end in counted
+        if _is_worker(end.index_key)
+        and end.judgement.verdict in (Verdict.REVOCATION, Verdict.RESTART)
+    ]
+    told: list[Counted] = []
+    for end in sorted(counted, key=lambda end: (end.judgement.at, end.index_key)):
+        if end.judgement.verdict is not Verdict.FAILURE:
+            told.append(end)
+            continue
+        cause = _find_cause(end, losses, settings)
+        if cause:
+            verdict = replace(
+                end.judgement,
+                verdict=Verdict.RESTART,
+                cause=f"{end.judgement.cause}, after the loss of {cause}",
+            )
+            end = replace(end, judgement=verdict)  # noqa: PLW2901 -- the same end, judged again
+            after[end.index_key] = replace(after[end.index_key], failed=False, followed=True)
+        else:
+            losses.append((end.index_key, end.judgement.at))
+        told.append(end)
+    return told
+
+
+def _find_cause(end: Counted, losses: list[tuple[str, datetime]], settings: Settings) -> str:
+    """Name another worker whose loss explains an end: shortly before it, or at the same time."""
+    at = end.judgement.at
+    for key, lost_at in losses:
+        close = -settings.failure_window <= at - lost_at <= settings.aftermath
+        suffered = end.pod is not None and end.pod.created <= lost_at  # it was there to see it
+        if key != end.index_key and close and suffered:
+            return key
+    return ""
+
+
+def _is_worker(key: str) -> bool:
+    return key.startswith(f"{Role.WORKER}-")
+
+
 def _caught_up(entry: Attempts, pods: Mapping[int, Pod]) -> Attempts:
     """Learn of pods made just before the status that would have told of them could be written."""
     return replace(entry, last=max(entry.last, *pods)) if pods else entry
@@ -133,7 +197,7 @@ def _count_index(
             if judgement is None:
                 break
             counted.append(Counted(index_key=key, attempt=attempt, pod=pod, judgement=judgement))
-            entry = _remember(entry, pod, judgement)
+            entry = _remember(entry, pod, judgement, exits_tell=scene.exits_tell)
         retired = tuple(number for number in entry.retired if number > attempt)
         entry = replace(entry, judged=attempt, retired=retired)
     return entry, counted
@@ -156,9 +220,11 @@ def _judge(
     return vanished if gone and judgement is None else judgement
 
 
-def _remember(entry: Attempts, pod: Pod | None, judgement: Judgement) -> Attempts:
+def _remember(
+    entry: Attempts, pod: Pod | None, judgement: Judgement, *, exits_tell: bool
+) -> Attempts:
     if judgement.verdict is Verdict.DONE:
-        return entry
+        return replace(entry, done=True, lost=False) if exits_tell else entry
     started = pod is not None and (pod.started or pod.phase is PodPhase.RUNNING)
     return replace(
         entry,
@@ -166,6 +232,8 @@ def _remember(entry: Attempts, pod: Pod | None, judgement: Judgement) -> Attempt
         stumbles=0 if started or pod is None else entry.stumbles + 1,
         ended=judgement.at,
         failed=judgement.verdict is Verdict.FAILURE,
+        followed=False,
+        done=False,
     )
 
 

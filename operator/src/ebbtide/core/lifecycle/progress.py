@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Pod, Role
 from ebbtide.core.values.plan import Plan, Share
 from ebbtide.core.values.pool import Market, Pool
@@ -14,6 +15,8 @@ from ebbtide.wire.messages import Report
 
 def read_progress(before: Progress, report: Report | None, *, steps: int) -> Progress:
     """Return the progress; what nobody can tell now stays as it was."""
+    if not steps:
+        return before  # nobody counts them
     if report is None or (report.generation == 0 and not report.finished):
         return replace(before, steps=steps, steps_per_second=0.0, estimated_remaining_seconds=None)
     step = min(report.step, steps)
@@ -47,6 +50,27 @@ def members_now(report: Report | None) -> frozenset[str]:
     return frozenset(worker.worker for worker in report.workers if worker.state == "member")
 
 
+def members_of(job: Job, pods: Iterable[Pod], report: Report | None) -> frozenset[str]:
+    """
+    Return the workers that count as training: the coordinator's members, or whoever is Ready.
+
+    Under Torchrun and Command the scripts are on their own terms, so a pod that is Ready is all
+    that can be told; of two of one index the older counts.
+    """
+    if job.counts_steps:
+        return members_now(report)
+    standing: dict[int, str] = {}
+    for pod in sorted(pods, key=lambda pod: pod.attempt):
+        if is_standing(pod):
+            standing.setdefault(pod.index, pod.name)
+    return frozenset(standing.values())
+
+
+def is_standing(pod: Pod) -> bool:
+    """Tell whether a worker's pod is Ready."""
+    return pod.role is Role.WORKER and pod.ready and not pod.ended
+
+
 def count_lost_steps(before: JobStatus, report: Report | None) -> int:
     """Return the steps that the newest start from a checkpoint threw away, each start once."""
     if report is None or report.resumed_generation <= before.generation:
@@ -56,10 +80,14 @@ def count_lost_steps(before: JobStatus, report: Report | None) -> int:
 
 
 def count_replicas(
-    pods: Iterable[Pod], report: Report | None, *, desired: int, pools: Mapping[str, Pool]
+    pods: Iterable[Pod],
+    report: Report | None,
+    *,
+    members: frozenset[str],
+    desired: int,
+    pools: Mapping[str, Pool],
 ) -> Replicas:
     """Count workers by what they do."""
-    members = members_now(report)
     present = [pod for pod in pods if pod.name in members]
     spot = sum(pod.pool in pools and pools[pod.pool].market is Market.SPOT for pod in present)
     spares = sum(w.state == "spare" for w in report.workers) if report is not None else 0
@@ -92,14 +120,13 @@ def count_roles(pods: Iterable[Pod]) -> dict[str, RoleStatus]:
 
 def show(
     pods: Iterable[Pod],
-    report: Report | None,
     replicas: Replicas,
     *,
+    members: frozenset[str],
     progress: Progress,
     pools: Mapping[str, Pool],
 ) -> Display:
     """Put the numbers into the texts of the printer columns."""
-    members = members_now(report)
     types: Counter[str] = Counter()
     for pod in pods:
         if pod.name in members and pod.gpus and pod.pool in pools:
@@ -108,7 +135,7 @@ def show(
         ready=f"{replicas.ready}/{replicas.desired}",
         gpu=", ".join(f"{count}x {kind}" for kind, count in sorted(types.items())),
         spot=f"{replicas.spot}/{replicas.desired}",
-        progress=f"{progress.percentage}%",
+        progress=f"{progress.percentage}%" if progress.steps else "",
     )
 
 

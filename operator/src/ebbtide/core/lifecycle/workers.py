@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from ebbtide.core.lifecycle.ledger import is_live
-from ebbtide.core.lifecycle.progress import members_now
+from ebbtide.core.lifecycle.progress import is_standing, members_now
 from ebbtide.core.lifecycle.signs import Outlook, Sign
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, Event
@@ -62,6 +62,8 @@ class Crew:
 
     def is_member(self, pod: Pod) -> bool:
         """Tell whether a pod is a member of the newest generation."""
+        if not self.job.counts_steps:
+            return is_standing(pod)
         return pod.name in members_now(self.report)
 
     def is_present(self, pod: Pod) -> bool:
@@ -75,6 +77,8 @@ class Crew:
 
         The coordinator knows; as long as no training can hang on any of them, to run is enough.
         """
+        if not self.job.has_coordinator:
+            return [pod for pod in pods if pod.phase is PodPhase.RUNNING]
         present = [pod for pod in pods if self.is_present(pod)]
         if present or self.trained:
             return present
@@ -86,6 +90,8 @@ class Crew:
 
     def risk(self, pod: Pod) -> str:
         """Say why a pod is not to be counted on; empty when it is."""
+        if not self.job.has_coordinator:
+            return ""  # two of one index at a time would both run: only who is lost is replaced
         sign = self.signs[pod.name]
         if sign.outlook in (Outlook.WARNED, Outlook.NOT_READY):
             return sign.text
@@ -140,6 +146,10 @@ def staff(crew: Crew, attempts: Mapping[str, Attempts], placement: Placement) ->
     for pod in sorted(live, key=lambda pod: pod.attempt):
         by_index.setdefault(pod.index, []).append(pod)
     for index in range(placement.desired):
+        if staffing.attempts.get(f"{Role.WORKER}-{index}", Attempts()).done:
+            for pod in by_index.get(index, []):
+                staffing.retire(pod)
+            continue
         _staff_index(index, by_index.get(index, []), crew=crew, placement=placement, out=staffing)
     for index in sorted(index for index in by_index if index >= placement.desired):
         for pod in by_index[index]:

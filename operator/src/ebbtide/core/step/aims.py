@@ -80,11 +80,18 @@ class Fixed:
         """Say where the workers go."""
         if self.no_plan is not None:
             return no(*self.no_plan)
-        return yes(reasons.MANUAL_SIZE, _describe(self.job, self.placement))
+        by_hand = self.job.plan_mode is PlanMode.MANUAL or self.job.counts_steps
+        reason = reasons.MANUAL_SIZE if by_hand else reasons.FIXED_SIZE
+        return yes(reason, _describe(self.job, self.placement))
 
     @property
     def at_risk(self) -> Claim:
         """Without a plan nothing is predicted."""
+        if not self.job.counts_steps and _has_goal(self.job):
+            text = f"launcher {self.job.launcher} tells no progress: the goal cannot be forecast"
+            return Claim(status="Unknown", reason=reasons.NO_FORECAST, message=text)
+        if not self.job.counts_steps:
+            return no(reasons.NO_GOAL, "no goal is set")
         return no(reasons.NO_GOAL, "planMode Manual predicts nothing")
 
     @property
@@ -182,7 +189,7 @@ class Planned:
 def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
     """Choose size and place."""
     job, observed, before = this.job, this.observed, this.before
-    if job.plan_mode is PlanMode.MANUAL or knowledge is None:
+    if job.plan_mode is PlanMode.MANUAL or knowledge is None or not job.counts_steps:
         return Fixed(job=job, placement=fix_size(job, observed.pools))
     situation = Situation(
         workload=Workload(
@@ -254,4 +261,10 @@ def _describe(job: Job, placement: FixedSize) -> str:
     if floor < placement.desired:
         first = placement.candidates(floor)[:1]
         parts += [f"{placement.desired - floor} on pool {pool.name} first" for pool in first]
-    return ", ".join(parts) + f"; training runs from {job.min_replicas} on"
+    text = ", ".join(parts) + f"; training runs from {job.min_replicas} on"
+    if job.counts_steps or job.replicas is not None:
+        return text
+    return (
+        f"{text}; launcher {job.launcher} tells no progress, so no other size can be shown to be"
+        " better: planMode Manual and elasticPolicy.replicas set one"
+    )

@@ -24,7 +24,9 @@ from ebbtide.core.lifecycle.coordination import instruct, next_stop, retire_all,
 from ebbtide.core.lifecycle.cost import Meter, charge
 from ebbtide.core.lifecycle.ending import (
     Ending,
+    done_indexes,
     find_completion,
+    find_exits,
     find_failure,
     finish_began,
     is_over,
@@ -32,7 +34,7 @@ from ebbtide.core.lifecycle.ending import (
 from ebbtide.core.lifecycle.judging import Work
 from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
-from ebbtide.core.lifecycle.progress import count_roles, members_now
+from ebbtide.core.lifecycle.progress import count_roles, members_of
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
 from ebbtide.core.lifecycle.workers import Crew, Staffing, live_pods, pull_trouble
 from ebbtide.core.planner.knowledge import Knowledge
@@ -105,7 +107,10 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
         pod.name: read_sign(pod, observed.nodes.get(pod.node), now=now, settings=settings)
         for pod in (*observed.pods, *observed.departed)
     }
-    done = finish_began(status) is not None or (report is not None and report.finished)
+    done = job.counts_steps and (
+        finish_began(status) is not None or (report is not None and report.finished)
+    )
+    known = done if done or report is not None else None
     scene = Scene(
         pods=observed.pods,
         departed=observed.departed,
@@ -113,7 +118,8 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
         signs=signs,
         generations={w.worker: w.generation for w in report.workers} if report else {},
         generation=status.generation,
-        work=Work(done=done if done or report is not None else None),
+        work=Work(done=known if job.counts_steps else True),
+        exits_tell=not job.counts_steps,
     )
     books = count_ends(
         scene,
@@ -163,7 +169,17 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     crew = _crew(this, work=work_of(job, desired=0, settings=settings))
     target = aim(this, crew, knowledge)
     interval = target.checkpoint_interval
-    work = work_of(job, desired=target.desired, settings=settings, planned_interval=interval)
+    ending = find_exits(job, this.books.attempts, desired=target.desired)
+    if ending is not None:
+        return _end(this, ending)
+    done = done_indexes(this.books.attempts, desired=target.desired)
+    work = work_of(
+        job,
+        desired=target.desired,
+        settings=settings,
+        planned_interval=interval,
+        num_done=len(done),
+    )
     crew = replace(crew, work=work)
     if job.plan_mode is PlanMode.DRY_RUN or (
         target.no_plan is not None and this.before.first_start is None
@@ -178,7 +194,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     elif not blocked:
         staffed = _staff(this, target, crew)
     staffing = staffed.staffing
-    training = this.report is not None and this.report.training
+    training = (this.report is not None and this.report.training) or not job.counts_steps
     was_training = this.before.is_true(reasons.RUNNING)
     live = live_pods(crew, staffing.attempts)
     found = Findings(
@@ -191,7 +207,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         starved=staffing.starved,
         backing_off=staffing.backing_off,
         coordinator_lost=staffed.coordinator_lost,
-        members=len(members_now(this.report)),
+        members=len(members_of(job, observed.pods, this.report)) + len(done),
         training=training or was_training,
         missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
     )
@@ -233,6 +249,9 @@ class _Staffed:
 def _staff(this: Pass, target: Aim, crew: Crew) -> _Staffed:
     """See that the coordinator and every worker of the plan is there, or is being made."""
     attempts = dict(this.books.attempts)
+    if not this.job.has_coordinator:
+        staffing = target.staff(crew, attempts)
+        return _Staffed(staffing=staffing, actions=tuple(staffing.creates))
     chair = seat(this.observed, attempts, signs=this.signs, work=crew.work, now=this.now)
     attempts[COORDINATOR_KEY] = chair.attempts
     staffing = target.staff(crew, attempts)

@@ -19,6 +19,14 @@ class SpotUse(enum.StrEnum):
     ONLY = "Only"
 
 
+class Launcher(enum.StrEnum):
+    """How the training command is run, and so who says how far it is and when it is done."""
+
+    LIBRARY = "Library"  # under our runtime, which counts steps
+    TORCHRUN = "Torchrun"  # an unmodified torchrun script under our rendezvous
+    COMMAND = "Command"  # as it is: it keeps its own membership
+
+
 class CleanPodPolicy(enum.StrEnum):
     """What happens to the pods when the job ends."""
 
@@ -50,8 +58,9 @@ class Job:
     created: datetime
     deleting: bool = False
 
-    steps: int
-    global_batch_size: int
+    launcher: Launcher = Launcher.LIBRARY
+    steps: int  # 0 = nobody counts them
+    global_batch_size: int  # 0 = nobody knows
     min_replicas: int
     max_replicas: int
     replica_increment_step: int = 1
@@ -78,6 +87,16 @@ class Job:
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     template: Mapping[str, Any] = field(default_factory=dict)  # PodTemplateSpec as applied
     template_hash: str = ""
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the trainer tells how far it is; else all that is known is how pods end."""
+        return self.launcher is Launcher.LIBRARY
+
+    @property
+    def has_coordinator(self) -> bool:
+        """Whether members meet through a coordinator; a plain command has its own ways."""
+        return self.launcher is not Launcher.COMMAND
 
     def sizes(self) -> tuple[int, ...]:
         """Return the legal numbers of workers, ascending."""

@@ -23,11 +23,13 @@ UNTIL_KNOWN: Final = (PLANNED, GOAL_AT_RISK, CHECKPOINTS_HEALTHY)  # Unknown at 
 
 # ---------------------------------------------------------------- condition reasons
 PLAN_CHOSEN: Final = "PlanChosen"  # Planned=True; an event too
+FIXED_SIZE: Final = "FixedSize"  # Planned, where no plan can be made: maxReplicas
 MANUAL_SIZE: Final = "ManualSize"  # Planned, planMode Manual
 DRY_RUN: Final = "DryRun"  # Planned, and nothing runs
 GOAL_INFEASIBLE: Final = "GoalInfeasible"  # Planned=False, Stalled=True
 NO_POOL: Final = "NoPool"  # no pool fits the job
 NO_GOAL: Final = "NoGoal"  # GoalAtRisk where no goal is set
+NO_FORECAST: Final = "NoForecast"  # GoalAtRisk=Unknown: a goal, and nobody tells how far it is
 GOAL_IN_REACH: Final = "GoalInReach"  # GoalAtRisk=False; an event where it was True before
 DEADLINE_AT_RISK: Final = "DeadlineAtRisk"  # GoalAtRisk=True
 BUDGET_AT_RISK: Final = "BudgetAtRisk"  # GoalAtRisk=True

@@ -30,6 +30,11 @@ class Settings:
     """`progressSeconds`: how often progress and cost alone may cause a status write."""
     heartbeat: timedelta = timedelta(seconds=0.25)
     """`heartbeatSeconds`: a member silent for four of these is lost."""
+    regroup: timedelta = timedelta(seconds=30)
+    """`regroupSeconds`: how long newcomers to a torchrun job wait: joining restarts all scripts."""
+    aftermath: timedelta = timedelta(seconds=60)
+    """`aftermathSeconds`: a torchrun or plain worker that exits badly so soon after another was
+    lost is not to blame."""
     plan_interval: timedelta = timedelta(seconds=60)
     """`planSeconds`: a plan is made anew after so long, even if nothing happened."""
     start: timedelta = timedelta(seconds=180)

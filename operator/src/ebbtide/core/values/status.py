@@ -32,6 +32,8 @@ class Attempts:
     stumbles: int = 0  # ends in a row before the trainer ever started
     ended: datetime | None = None  # when the last counted end was
     failed: bool = False  # ... and whether it was a failure
+    followed: bool = False  # ... or only the consequence of another worker's
+    done: bool = False  # its newest attempt exited 0, where exits tell that the work is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
