@@ -46,8 +46,8 @@ def play(stage: Stage, act: str, number: int) -> None:  # noqa: C901 -- one case
         case "vanish" if pod is not None:
             stage.vanish_pod(name)
         case "suspend" | "resume":
-            changed = {"suspend": act == "suspend", "generation": stage.job.generation + 1}
-            stage.job = replace(stage.job, **changed)
+            generation = stage.job.generation + 1
+            stage.job = replace(stage.job, suspend=act == "suspend", generation=generation)
         case "wait":
             stage.wait(number)
         case "long wait":

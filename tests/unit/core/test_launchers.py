@@ -15,7 +15,7 @@ from ebbtide.core.values.observed import Role
 from ebbtide.core.values.settings import Settings
 from support.builders import ON_DEMAND, SPOT, make_job
 from support.knowing import Known
-from support.stage import NAMES, Stage, reason, until, workers
+from support.stage import NAMES, Stage, reason, workers
 
 BOTH = pytest.mark.parametrize("launcher", [Launcher.TORCHRUN, Launcher.COMMAND])
 
@@ -208,8 +208,7 @@ def test_b052_one_worker_that_always_fails_uses_up_the_backoff_limit() -> None:
 
     for attempt in (1, 2, 3):
         name = f"digits-worker-1-{attempt}"
-        until(stage, lambda s, name=name: name in s.pods, limit=60)  # type: ignore[misc]
-        stage.settle()
+        stage.wait(5)
         stage.end_pod(name, 1)
         stage.settle()
 

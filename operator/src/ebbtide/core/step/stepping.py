@@ -194,23 +194,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     elif not blocked:
         staffed = _staff(this, target, crew)
     staffing = staffed.staffing
-    training = (this.report is not None and this.report.training) or not job.counts_steps
-    was_training = this.before.is_true(reasons.RUNNING)
-    live = live_pods(crew, staffing.attempts)
-    found = Findings(
-        desired=target.desired,
-        planned=target.planned,
-        at_risk=target.at_risk,
-        no_plan="" if target.no_plan is None else target.no_plan[1],
-        stalled=stalled,
-        waits=staffing.waits,
-        starved=staffing.starved,
-        backing_off=staffing.backing_off,
-        coordinator_lost=staffed.coordinator_lost,
-        members=len(members_of(job, observed.pods, this.report)) + len(done),
-        training=training or was_training,
-        missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
-    )
+    found = _find(this, target, crew, staffed, stalled=stalled, num_done=len(done))
     stop = next_stop(observed, signs=this.signs, now=this.now)
     timers = [timer for timer in (pull_wait, stop) if timer is not None]
     if observed.rejected or observed.foreign:
@@ -233,6 +217,36 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         events=(*_tell_plan(this, target), *staffing.events),
         timers=(*timers, *staffing.timers, *staffed.timers, *_next_plan(target)),
         record=target.record,
+    )
+
+
+def _find(
+    this: Pass,
+    target: Aim,
+    crew: Crew,
+    staffed: "_Staffed",
+    *,
+    stalled: tuple[str, str] | None,
+    num_done: int,
+) -> Findings:
+    """Put together what the conditions are to say."""
+    job, staffing = this.job, staffed.staffing
+    training = not job.counts_steps or (this.report is not None and this.report.training)
+    was_training = this.before.is_true(reasons.RUNNING)
+    live = live_pods(crew, staffing.attempts)
+    return Findings(
+        desired=target.desired,
+        planned=target.planned,
+        at_risk=target.at_risk,
+        no_plan="" if target.no_plan is None else target.no_plan[1],
+        stalled=stalled,
+        waits=staffing.waits,
+        starved=staffing.starved,
+        backing_off=staffing.backing_off,
+        coordinator_lost=staffed.coordinator_lost,
+        members=len(members_of(job, this.observed.pods, this.report)) + num_done,
+        training=training or was_training,
+        missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
     )
 
 
