@@ -114,12 +114,30 @@ def test_large_models_are_reduced_in_buckets(monkeypatch: pytest.MonkeyPatch) ->
     assert [float(each.grad[0]) for each in parameters if each.grad is not None] == [*range(6)]
 
 
-def test_a_model_without_parameters_or_with_sparse_gradients_is_refused() -> None:
-    with pytest.raises(UsageError, match="no parameter"):
+def test_a_model_without_parameters_is_refused() -> None:
+    with pytest.raises(UsageError, match="no parameter to train"):
         Reducer([], [])
-    embedding = nn.Embedding(4, 2, sparse=True)
-    embedding(torch.tensor([1])).sum().backward()
-    with pytest.raises(UsageError, match="sparse"):
-        Reducer(embedding.parameters(), []).reduce(
-            alone(), weight=1.0, pending=False, leaving=False
-        )
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_rows_of_sparse_gradients_are_those_that_any_rank_touched(world: int) -> None:
+    words = torch.tensor([1, 1, 4, 7, 2, 1])
+    whole = nn.Embedding(9, 2)
+    torch.nn.init.ones_(whole.weight)
+    whole(words).square().mean().backward()
+    assert whole.weight.grad is not None
+
+    def train(rank: int, group: ThreadGroup) -> Tensor:
+        table = nn.Embedding(9, 2, sparse=True)
+        torch.nn.init.ones_(table.weight)
+        share = divide(batch=len(words), rank=rank, world=world)
+        table(words[share.start : share.stop]).square().mean().backward()
+        reducer = Reducer(table.parameters(), [])
+        reducer.reduce(group, weight=len(share) / len(words), pending=False, leaving=False)
+        assert table.weight.grad is not None
+        return table.weight.grad
+
+    for reduced in run_ranks(world, train):
+        assert reduced.is_sparse
+        assert reduced.indices().tolist() == [[1, 2, 4, 7]]
+        torch.testing.assert_close(reduced.to_dense(), whole.weight.grad)

@@ -55,6 +55,7 @@ class Reducer:
         self._gradients = _bucketize(self._parameters)
         self._running = _bucketize(self._statistics)
         self._vote = torch.zeros(_USED + len(self._parameters))
+        self._by_rows: set[int] = set()  # whose gradients the script makes sparse
 
     @property
     def num_bytes(self) -> int:
@@ -87,8 +88,9 @@ class Reducer:
 
     def _gradient(self, number: int, weight: float) -> Tensor | None:
         gradient = self._parameters[number].grad
-        if gradient is not None and gradient.layout != torch.strided:
-            raise UsageError("sparse gradients are not supported: build the model without them")
+        if gradient is not None and gradient.layout == torch.sparse_coo:
+            self._by_rows.add(number)
+            gradient = gradient.to_dense()
         self._vote[_USED + number] = gradient is not None and weight > 0
         return gradient
 
@@ -98,10 +100,20 @@ class Reducer:
             parameter.grad = (
                 None  # used by nobody: the optimizer must pass it over, as in one process
             )
+        elif number in self._by_rows:
+            parameter.grad = _rows_of(place)
         elif parameter.grad is None:
             parameter.grad = place.clone()
         else:
             parameter.grad.copy_(place)
+
+
+def _rows_of(dense: Tensor) -> Tensor:
+    """Return a sparse gradient of the rows that are not all zero, as optimizers for those want."""
+    rows = dense.flatten(1).any(dim=1).nonzero().squeeze(1)
+    return torch.sparse_coo_tensor(
+        rows.unsqueeze(0), dense[rows], dense.shape, is_coalesced=True, check_invariants=False
+    )
 
 
 def _bucketize(tensors: Sequence[Tensor]) -> list[_Bucket]:

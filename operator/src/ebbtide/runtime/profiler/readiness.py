@@ -74,8 +74,10 @@ class Readiness:
     def _hook(self, number: int) -> Callable[[Any], None]:
         def note(parameter: Any) -> None:
             # Again for each backward pass of a step: the last one makes the gradient ready.
-            size = parameter.grad.numel() * parameter.grad.element_size()
-            self._seen[number] = (self._stamp(), size)
+            held = parameter.grad
+            if held.is_sparse:
+                held = held._values()  # noqa: SLF001 -- those of a gradient need not be coalesced
+            self._seen[number] = (self._stamp(), held.numel() * held.element_size())
 
         return note
 

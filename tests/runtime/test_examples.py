@@ -1,0 +1,83 @@
+"""Every example trains as two processes without a cluster, and learns what it should."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from ebbtide.api.convert import parse_job, parse_profile
+from ebbtide.core.values.job import Job
+
+from .conftest import DIGITS
+
+EXAMPLES = DIGITS.parents[1]
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
+
+
+def train(name: str, *options: str) -> str:
+    """Run an example as two processes; return what they printed."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name / "train.py"), "--local", "2", *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    assert "Warning" not in done.stderr, done.stderr
+    assert "2 members, 2 ranks" in done.stdout
+    return done.stdout
+
+
+def values_after(word: str, said: str) -> list[float]:
+    return [float(value) for value in re.findall(rf"^{word} ([0-9.]+)", said, flags=re.MULTILINE)]
+
+
+@pytest.mark.timeout(120)
+def test_the_language_model_learns_letters() -> None:
+    said = train("language", "--steps", "60")
+
+    losses = values_after("loss", said)
+    assert len(losses) == 2
+    assert losses[0] == losses[1], "it is the loss of the whole batch"
+    assert losses[0] < 3.1, "it knows how frequent letters are: 61 of them alike would be 4.1"
+    assert said.count("\nROMEO:\n") == 1, "one of the two writes"
+
+
+@pytest.mark.timeout(120)
+def test_the_recommender_learns_through_sparse_gradients() -> None:
+    said = train("recommender", "--steps", "120")
+
+    accuracies = values_after("test accuracy", said)
+    assert len(accuracies) == 2
+    assert accuracies[0] == accuracies[1], "both hold the same tables"
+    assert accuracies[0] > 0.75
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_has_a_job_that_the_operator_takes(name: str) -> None:
+    text = (EXAMPLES / name / "job.yaml").read_text(encoding="utf-8")
+    documents = {one["kind"]: one for one in yaml.safe_load_all(text)}
+
+    job = parse_job(documents["TrainingJob"])
+
+    assert isinstance(job, Job), job
+    assert (EXAMPLES / name / "README.md").exists()
+    claims = documents["TrainingJob"]["spec"]["template"]["spec"]["volumes"]
+    assert (
+        claims[0]["persistentVolumeClaim"]["claimName"]
+        == (documents["PersistentVolumeClaim"]["metadata"]["name"])
+    )
+    if "WorkloadProfile" in documents:
+        assert parse_profile(documents["WorkloadProfile"]).workload == name
+
+
+def test_the_text_is_what_its_readme_says() -> None:
+    text = (EXAMPLES / "language" / "romeo-and-juliet.txt").read_text(encoding="ascii")
+
+    assert text.startswith("SAMPSON:\nGregory, o' my word, we'll not carry coals.")
+    assert text.rstrip().endswith("Mercy but murders, pardoning those that kill.")
+    assert len(set(text)) == 61
