@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.runtime.sharding import Order, divide, permute
+from ebbtide.runtime.sharding import Order, divide, divide_by_speed, permute
 
 WORLDS = st.lists(st.integers(1, 9), min_size=1, max_size=40)
 
@@ -101,3 +101,26 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     }
 
     assert len(orders) == 4
+
+
+@given(
+    batch=st.integers(1, 2000),
+    speeds=st.lists(st.sampled_from([1.0, 1.37, 2.0, 3.3, 11.0]), min_size=1, max_size=24),
+)
+def test_shares_by_speed_are_whole_contiguous_and_follow_the_speeds(
+    batch: int, speeds: list[float]
+) -> None:
+    shares = divide_by_speed(batch=batch, speeds=speeds)
+
+    assert [number for share in shares for number in share] == list(range(batch))
+    if batch < len(speeds):
+        return
+    for share, speed in zip(shares, speeds, strict=True):
+        assert abs(len(share) - batch * speed / sum(speeds)) <= 1
+
+
+@given(batch=st.integers(1, 2000), world=st.integers(1, 24))
+def test_equal_speeds_divide_as_if_there_were_none(batch: int, world: int) -> None:
+    shares = divide_by_speed(batch=batch, speeds=[1.0] * world)
+
+    assert shares == tuple(divide(batch=batch, rank=rank, world=world) for rank in range(world))

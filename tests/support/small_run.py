@@ -52,11 +52,16 @@ def read_options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--pause-per-sample", type=float, default=0.0)
+    parser.add_argument("--slow-gpu", default="", help="a kind that takes three times as long")
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--seed-by-index", action="store_true", help="each starts elsewhere")
     parser.add_argument("--layer-norm", action="store_true", help="single samples are enough")
     parser.add_argument("--ballast", type=int, default=0, help="numbers of state to carry along")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.slow_gpu and os.environ[names.ENV_GPU] == options.slow_gpu:
+        options.pause_per_sample *= 3
+    return options
 
 
 def main() -> None:
@@ -76,11 +81,12 @@ def main() -> None:
     model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
     job.track(average=average, ballast=torch.arange(options.ballast))
     loss_of = nn.CrossEntropyLoss()
-    total = torch.zeros(())
+    total, share = torch.zeros(()), 0
     for step in job.steps(job.shard(make_data(), seed=5)):
         with step as batch:
             loss = loss_of(model(batch.x), batch.y)
-            time.sleep(options.pause)
+            time.sleep(options.pause + options.pause_per_sample * len(batch.x))
+            share = len(batch.x)
             faults.pass_by(job.step, "compute")
             loss.backward()
             total = job.all_reduce(batch.y.sum())
@@ -102,6 +108,7 @@ def main() -> None:
         "weights": [float(value) for value in head.weight.detach().flatten()],
         "rate": optimizer.param_groups[0]["lr"],
         "labels": int(total),
+        "share": share,
     }
     path = Path(os.environ.get(RESULTS) or job.checkpoint_path) / f"result-{name}.json"
     unfinished = path.with_suffix(".unfinished")

@@ -8,6 +8,7 @@ the state about, and a second call does nothing.
 from collections.abc import Sequence
 from typing import Final
 
+from ebbtide.coordinator import shares
 from ebbtide.coordinator.choice import (
     Source,
     choose_members,
@@ -178,6 +179,10 @@ def _watch_wishes(state: State, generation: Generation, *, now: float, out: Outb
         note_trouble(state, cause="left", worker=surplus[0], now=now)
         generation.cause_of_end = surplus[0]
         _end(state, generation, ending=Ending.SOFT, why=f"{surplus[0]} is not needed", out=out)
+    elif target == present and shares.are_uneven(state, generation):
+        note_trouble(state, cause="rebalanced", worker="", now=now)
+        state.rebalanced += 1
+        _end(state, generation, ending=Ending.SOFT, why="its shares do not fit the speeds", out=out)
 
 
 def _may_change(state: State, generation: Generation, *, now: float) -> bool:
@@ -262,7 +267,7 @@ def _start(
     state.last_number = number
     form = Form(
         generation=number,
-        members=seat(chosen),
+        members=shares.give(state, seat(chosen)),
         world_size=len(ranks),
         source_rank=source.rank,
         source=source.kind,

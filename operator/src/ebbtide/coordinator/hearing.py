@@ -1,6 +1,6 @@
 """What each message of a worker process changes."""
 
-from ebbtide.coordinator import duty
+from ebbtide.coordinator import duty, shares
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.reporting import describe_recovery
 from ebbtide.coordinator.state import Phase, Process, Progress, State, Worker
@@ -85,6 +85,8 @@ def _hear_heartbeat(
     if generation.number != heard.generation:
         return changed
     process.beat = heard
+    if heard.step > process.step:
+        shares.note(state, gpu=process.said.gpu, heard=heard)
     if heard.step > process.step:
         process.step = heard.step
         worker.step = max(worker.step, heard.step)

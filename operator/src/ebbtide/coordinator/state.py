@@ -213,6 +213,8 @@ class State:
     resumption: Resumption = field(default_factory=Resumption)
     trouble: Trouble | None = None
     recoveries: deque[Recovery] = field(default_factory=lambda: deque(maxlen=MAX_RECOVERIES))
+    paces: dict[str, float] = field(default_factory=dict)  # samples/s of one rank, by kind of GPU
+    rebalanced: int = 0  # how often a generation was formed anew for its shares alone
     failed_forms: int = 0  # in a row
     gathering_since: float | None = None  # enough are here for the first generation, not yet all
     form_after: float = 0.0

@@ -8,7 +8,9 @@ per epoch whatever happens to the members, the global batch is always B, and at 
 a batch runs over into the next one instead of being padded or dropped.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,23 @@ def divide(*, batch: int, rank: int, world: int) -> range:
     least, extra = divmod(batch, world)
     start = rank * least + min(rank, extra)
     return range(start, start + least + (rank < extra))
+
+
+def divide_by_speed(*, batch: int, speeds: Sequence[float]) -> tuple[range, ...]:
+    """
+    Return every rank's share of a global batch, in proportion to its speed, contiguous by rank.
+
+    Ranks of one speed get shares that differ by at most one; so do all where there are more ranks
+    than samples.
+    """
+    world = len(speeds)
+    if len(set(speeds)) == 1 or batch < world:
+        return tuple(divide(batch=batch, rank=rank, world=world) for rank in range(world))
+    # Few jobs need it, and it brings the models along.
+    from ebbtide.core.models.iteration.timeline import share_by_speed  # noqa: PLC0415
+
+    ends = list(accumulate(share_by_speed(batch, speeds)))
+    return tuple(range(start, end) for start, end in zip([0, *ends], ends, strict=False))
 
 
 def permute(*, seed: int, epoch: int, samples: int) -> Indices:

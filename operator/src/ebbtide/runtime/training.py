@@ -72,7 +72,7 @@ class Loop:
         self._checkpoint_error = links.shelf.probe() if self._is_first else ""
         self._seat = Seat(generation=0, rank=0, world=1, store=("", 0), addresses=frozenset())
         self._members = 0
-        self._local_batch = 0
+        self._share = range(0)  # of the global batch, in this generation
         self.is_done = False
         self.was_chief = False
         self.batch: Batch | None = None
@@ -181,6 +181,9 @@ class Loop:
             addresses=frozenset(each.address for each in form.members),
         )
         self._members = len(form.members)
+        speeds = [member.speed for member in form.members for _ in range(member.processes)]
+        shares = sharding.divide_by_speed(batch=self._work.global_batch_size, speeds=speeds)
+        self._share = shares[self.rank]
         self._links.group.form(self._seat)
         if form.sync:
             self._synchronize(form)
@@ -254,12 +257,11 @@ class Loop:
     def _open(self) -> Batch:
         """Begin the try at the next step: its samples, its random numbers, its share."""
         size, step = self._work.global_batch_size, self.step
-        share = sharding.divide(batch=size, rank=self.rank, world=self.world)
+        share = self._share
         # A rank without a share (more ranks than samples) computes on a sample that counts nothing.
         indices = self._shard.order.take(start=step * size + share.start, count=max(1, len(share)))
         self._meter.begin(is_watched=is_due(step))
         batch = self._shard.fetch(indices)
-        self._local_batch = len(share)
         chance.reseed(seed=self._shard.order.seed, step=step, rank=self.rank)
         self.attempt.open(weight=len(share) / size, meets=is_due(step))
         self.batch = batch
@@ -279,7 +281,7 @@ class Loop:
             communication_seconds=split.communication,
             data_seconds=split.data,
             idle_seconds=split.idle,
-            local_batch=self._local_batch,
+            local_batch=len(self._share),
             gradient_bytes=self.attempt.gradient_bytes,
             gradient_tensors=self.attempt.gradient_tensors,
             peak_memory_bytes=self._meter.watched.peak_bytes,

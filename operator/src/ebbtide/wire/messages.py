@@ -238,6 +238,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     store_port: int
     first_rank: int
     processes: int
+    speed: float = 1.0  # of each of its ranks: the part of the batch that it takes
 
 
 class Form(Message, tag="form", frozen=True):
@@ -325,7 +326,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """How long one change of membership kept training still. Seconds; -1 = not there yet."""
 
     generation: int
-    cause: str  # lost, left, joined, resumed, started
+    cause: str  # lost, left, joined, rebalanced, resumed, started
     worker: str
     stopped_at: float  # epoch seconds of the last step before
     noticed_after: float = -1.0
