@@ -1,7 +1,5 @@
 """GPUs of two kinds in one job: the slow one takes less, and nothing else changes."""
 
-from ebbtide.wire import names
-
 from .conftest import MakeJob
 
 
@@ -11,8 +9,8 @@ def test_a_slow_kind_takes_a_smaller_share_of_the_same_batch(make_job: MakeJob) 
     )
 
     job.start_coordinator()
-    job.start_worker(0, **{names.ENV_GPU: "fast"})
-    job.start_worker(1, **{names.ENV_GPU: "slow"})
+    job.start_worker(0, EBBTIDE_GPU="fast")
+    job.start_worker(1, EBBTIDE_GPU="slow")
     job.await_done()
 
     results = job.results()
@@ -34,7 +32,7 @@ def test_a_loss_among_unequal_kinds_is_made_good(make_job: MakeJob) -> None:
 
     job.start_coordinator()
     workers = [
-        job.start_worker(index, **{names.ENV_GPU: gpu})
+        job.start_worker(index, EBBTIDE_GPU=gpu)
         for index, gpu in enumerate(("fast", "slow", "fast"))
     ]
     job.await_step(60)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ebbtide.runtime import gradients
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
 from ebbtide.runtime.gradients import Reducer, Votes
-from ebbtide.runtime.sharding import divide
+from ebbtide.runtime.sharding import divide, divide_by_speed
 from support.summing import ThreadGroup, alone, run_ranks
 
 
@@ -141,3 +141,46 @@ def test_rows_of_sparse_gradients_are_those_that_any_rank_touched(world: int) ->
         assert reduced.is_sparse
         assert reduced.indices().tolist() == [[1, 2, 4, 7]]
         torch.testing.assert_close(reduced.to_dense(), whole.weight.grad)
+
+
+def train_by(world: int, batch: Tensor, state: dict[str, Tensor]) -> list[Tensor]:
+    """The gradients of a batch that so many ranks share, in the model of this state."""
+
+    def train(rank: int, group: ThreadGroup) -> list[Tensor]:
+        mine = make_model()
+        mine.load_state_dict(state)
+        shares = divide_by_speed(batch=len(batch), speeds=[1.0] * world)
+        assert sum(map(len, shares)) == len(batch)
+        mine(batch[shares[rank].start : shares[rank].stop]).square().mean().backward()
+        reducer = Reducer(mine.parameters(), mine.buffers())
+        weight = len(shares[rank]) / len(batch)
+        reducer.reduce(group, weight=weight, pending=False, leaving=False)
+        return gradients_of(mine)
+
+    return run_ranks(world, train)[0]
+
+
+def test_b075_batch_and_rate_do_not_depend_on_how_many_train() -> None:
+    batches = [make_batch(256) + step for step in range(6)]
+
+    def run(*worlds: int) -> tuple[list[float], list[Tensor]]:
+        """Train one step with each of these numbers of ranks; all hold one model."""
+        model = make_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+        rates = []
+        for world, batch in zip(worlds, batches, strict=True):
+            summed = train_by(world, batch, model.state_dict())
+            for parameter, gradient in zip(model.parameters(), summed, strict=True):
+                parameter.grad = gradient
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule.step()
+        return rates, [parameter.detach() for parameter in model.parameters()]
+
+    rates, reached = run(8, 5, 3, 8, 1, 8)
+    plain_rates, plain = run(1, 1, 1, 1, 1, 1)
+
+    assert rates == plain_rates == pytest.approx([0.1 / (1 + step) for step in range(6)])
+    for mine, expected in zip(reached, plain, strict=True):
+        torch.testing.assert_close(mine, expected)

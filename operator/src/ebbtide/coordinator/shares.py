@@ -65,7 +65,7 @@ def _speeds(state: State, workers: Sequence[Worker]) -> tuple[float, ...]:
     kinds = [worker.first.said.gpu if worker.first else "" for worker in workers]
     paces = [state.paces.get(kind, 0.0) for kind in kinds]
     least = min(paces, default=0.0)
-    if len(set(kinds)) < 2 or least <= 0 or max(paces) / least <= 1 + TOLERANCE:  # noqa: PLR2004 -- two kinds
+    if len(set(kinds)) < 2 or least <= 0 or max(paces) / least <= 1 + TOLERANCE:  # noqa: PLR2004 -- a mixture is of two kinds
         return (1.0,) * len(workers)
     return tuple(round(pace / least, 2) for pace in paces)
 

@@ -36,8 +36,10 @@ def divide_by_speed(*, batch: int, speeds: Sequence[float]) -> tuple[range, ...]
     world = len(speeds)
     if len(set(speeds)) == 1 or batch < world:
         return tuple(divide(batch=batch, rank=rank, world=world) for rank in range(world))
-    # Few jobs need it, and it brings the models along.
-    from ebbtide.core.models.iteration.timeline import share_by_speed  # noqa: PLC0415
+    # Few jobs need it.
+    from ebbtide.core.models.iteration.timeline import (  # noqa: PLC0415 -- brings the models along
+        share_by_speed,
+    )
 
     ends = list(accumulate(share_by_speed(batch, speeds)))
     return tuple(range(start, end) for start, end in zip([0, *ends], ends, strict=False))
