@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from world.installation import apply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -109,13 +109,18 @@ class Training:
         pods: list[Json] = found["items"]
         return sorted(pods, key=lambda pod: pod["status"].get("phase") != "Running")
 
-    async def machines(self, *, market: str = "Spot") -> list[Machine]:
-        """Return the machines of one market that carry running workers, lowest index first."""
+    async def machines(self, *, market: str = "Spot", only: Collection[str] = ()) -> list[Machine]:
+        """
+        Return the machines of one market that carry running workers, lowest index first.
+
+        `only` names the pods that count; none: all.
+        """
         pods = [
             pod
             for pod in await self.pods()
             if pod["status"].get("phase") == "Running"
             and "deletionTimestamp" not in pod["metadata"]
+            and (not only or pod["metadata"]["name"] in only)
         ]
         pods.sort(key=lambda pod: int(pod["metadata"]["labels"][INDEX_LABEL]))
         machines = [self.world.node(pod["spec"]["nodeName"]) for pod in pods]

@@ -69,6 +69,7 @@ class Stage:
         self.actions: list[Action] = []
         self.events: list[Event] = []
         self.num_passes = 0
+        self._seats: set[int] = set()  # indexes that train
 
     # ------------------------------------------------------------ the world goes on
 
@@ -250,12 +251,7 @@ class Stage:
             return None
         running = [p for p in self.pods.values() if p.role is Role.WORKER and self._runs(p)]
         running = [] if self.unregistered else running
-        by_index: dict[int, Pod] = {}
-        desired = self.work.desired if self.work else self.job.max_replicas
-        for pod in sorted(running, key=self._preference):
-            if pod.index < desired:
-                by_index[pod.index] = pod
-        members = tuple(pod.name for _, pod in sorted(by_index.items()))
+        members = self._choose_members(running)
         enough = len(members) >= self.job.min_replicas
         training = (enough and not self.reforming) or self.finished
         return Report(
@@ -279,6 +275,18 @@ class Stage:
                 for pod in running
             ),
         )
+
+    def _choose_members(self, running: list[Pod]) -> tuple[str, ...]:
+        """As many as are wanted: who trains stays, then the lower index comes first."""
+        by_index: dict[int, Pod] = {}
+        for pod in sorted(running, key=self._preference):
+            by_index[pod.index] = pod
+        desired = self.work.desired if self.work else self.job.max_replicas
+        chosen = sorted(
+            by_index.values(), key=lambda pod: (pod.index not in self._seats, pod.index)
+        )
+        self._seats = {pod.index for pod in chosen[:desired]}
+        return tuple(by_index[index].name for index in sorted(self._seats))
 
     def _preference(self, pod: Pod) -> tuple[bool, int]:
         """Sort so that the last of an index is its member: warned ones stay until they go."""

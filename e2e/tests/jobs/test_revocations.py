@@ -14,6 +14,7 @@ import pytest
 
 from support.outcome import check_as_good, check_equal, check_whole
 from world.cloud.pool import Provider
+from world.recoveries import ask_coordinator
 
 if TYPE_CHECKING:
     from support.bed import Bed, OpenBed
@@ -79,6 +80,29 @@ async def test_training_goes_on_smaller_and_comes_out_as_good(
 
     check_whole(job, revocations=2)
     check_as_good(job, await undisturbed(bed, workers=2, steps=240))
+
+
+async def test_a_spare_takes_over_at_once_and_another_one_is_made(
+    bed: Bed, undisturbed: Undisturbed
+) -> None:
+    job = await bed.train(workers=(2, 2), pause=0.1, warmStart={"spares": 1})
+    await job.until(_has_spare, what="whole with a spare")
+    await job.until_step(20)
+    [machine, _] = await job.machines()
+    bed.world.revoke("power-loss", node=machine.name)
+    await job.until(
+        lambda job: job.counter("revocations") == 1 and _has_spare(job), what="whole again"
+    )
+    report = await ask_coordinator(job)
+    await job.until_over()
+
+    check_whole(job, revocations=1)
+    check_equal(job, await undisturbed(bed, workers=2))
+    assert report is not None
+    lost = next(r for r in report.recoveries if r.cause == "lost")
+    # What is noticed by silence takes a second; the node that came anew took as long again.
+    assert 0 <= lost.stepping_after < 4.0
+    assert {name.rsplit("-", 2)[1] for name in report.members} == {"0", "2"}
 
 
 async def test_b007_a_warning_that_passes_costs_nothing_and_counts_nothing(
@@ -186,6 +210,10 @@ async def _revoke(
         ),
         what=f"{scenario} counted and made good",
     )
+
+
+def _has_spare(job: Training) -> bool:
+    return _is_whole(job) and job.status["replicas"].get("spares") == 1
 
 
 def _is_whole(job: Training) -> bool:

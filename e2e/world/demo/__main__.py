@@ -16,6 +16,7 @@ import sys
 import tempfile
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,11 +47,15 @@ FACTOR: Final = 0.2
 """A notice of 30 s lasts 6 s here."""
 SETTINGS: Final = {"progressSeconds": 1, "planSeconds": 5, "startSeconds": 15}
 PLAN: Final[Sequence[tuple[str, float, dict[str, Any]]]] = (
-    ("gke-spot", 0.08, {}),
-    ("aws-itn", 0.35, {"provider": Provider.EKS}),
-    ("power-loss", 0.62, {}),
+    ("gke-spot", 0.06, {}),
+    ("aws-itn", 0.24, {"provider": Provider.EKS}),
+    ("power-loss", 0.42, {}),
+    ("gke-spot", 0.6, {}),
+    ("power-loss", 0.78, {}),
 )
-"""What is done to a spot node, after which share of the steps, and how."""
+"""What is done to a member's spot node, after which share of the steps, and how."""
+SPARES_FROM: Final = 3
+"""From this revocation on a spare stands by."""
 START_SECONDS: Final = 120.0
 LONGEST_SECONDS: Final = 420.0
 TELLING: Final = frozenset({"notice", "power-off", "evicted", "node-deleted", "ready", "requested"})
@@ -108,21 +113,28 @@ async def _revoke(screen: Screen, job: Training, operator: Operator) -> list[Los
     steps = int(job.manifest["spec"]["work"]["steps"])
     await job.until_true("Running", timeout=START_SECONDS)
     losses: list[Loss] = []
-    for scenario, share, options in PLAN:
+    for number, (scenario, share, options) in enumerate(PLAN):
+        spares = int(number >= SPARES_FROM)
+        if number == SPARES_FROM:
+            screen.say("from now on with a spare: spec.warmStart.spares is 1")
+            await job.change(warmStart={"spares": 1})
         await job.until_step(round(share * steps), timeout=LONGEST_SECONDS)
-        await job.until(_is_whole, what="at full size", timeout=LONGEST_SECONDS)
+        await job.until(
+            partial(_is_whole, spares=spares), what="at full size", timeout=LONGEST_SECONDS
+        )
         if not operator.is_running:
             message = f"the operator ended\n{operator.tail()}"
             raise RuntimeError(message)
-        losses.append(await _revoke_one(screen, job, scenario, options))
+        losses.append(await _revoke_one(screen, job, scenario, options, spares=spares))
     return losses
 
 
 async def _revoke_one(
-    screen: Screen, job: Training, scenario: str, options: dict[str, Any]
+    screen: Screen, job: Training, scenario: str, options: dict[str, Any], *, spares: int
 ) -> Loss:
-    machine = (await job.machines())[-1]
     before = await ask_coordinator(job)
+    members = before.members if before else ()
+    machine = (await job.machines(only=members))[-1]
     screen.say(f"REVOCATION {scenario}: the provider takes {machine.name}")
     began = utc_now()
     job.world.revoke(scenario, node=machine.name, **options)
@@ -139,7 +151,13 @@ async def _revoke_one(
     away = [r.stepping_after for r in new if r.cause in {"lost", "left"} and r.stepping_after >= 0]
     still = max(away, default=-1.0)
     screen.say(f"recovered from {scenario}: training stood still for {still:.2f} s")
-    return Loss(scenario=scenario, node=machine.name, to_next_step=still, to_full_size=whole)
+    return Loss(
+        scenario=scenario,
+        node=machine.name,
+        spares=spares,
+        to_next_step=still,
+        to_full_size=whole,
+    )
 
 
 async def _wait_for_the_end(job: Training, losses: list[Loss], *, began: Any) -> Findings:
@@ -185,9 +203,10 @@ def _seconds_between(begin: str, end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
-def _is_whole(job: Training) -> bool:
+def _is_whole(job: Training, *, spares: int = 0) -> bool:
     replicas = job.status.get("replicas", {})
-    return bool(replicas.get("ready")) and replicas.get("ready") == replicas.get("desired")
+    is_full = bool(replicas.get("ready")) and replicas.get("ready") == replicas.get("desired")
+    return is_full and replicas.get("spares", 0) >= spares
 
 
 # -------------------------------------------------------------------- what it stands on

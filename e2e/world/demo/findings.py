@@ -21,6 +21,8 @@ class Loss:
 
     scenario: str
     node: str
+    spares: int
+    """That stood by."""
     to_next_step: float
     """From the moment the worker was lost to the next training step."""
     to_full_size: float
@@ -115,11 +117,12 @@ class Findings:
     def table(self) -> str:
         """Return the measured table in Markdown."""
         lines = [
-            "| revocation | to the next step | to full size |",
-            "|---|--:|--:|",
+            "| revocation | spares | to the next step | to full size |",
+            "|---|--:|--:|--:|",
         ]
         lines += [
-            f"| `{loss.scenario}` | {loss.to_next_step:.2f} s | {loss.to_full_size:.1f} s |"
+            f"| `{loss.scenario}` | {loss.spares} "
+            f"| {loss.to_next_step:.2f} s | {loss.to_full_size:.1f} s |"
             for loss in self.losses
         ]
         return "\n".join(lines)

@@ -178,6 +178,7 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         gpus_per_worker=gpu_count(spec.template),
         processes_per_worker=_processes(spec),
         checkpoint_path=_checkpoint_path(spec.checkpoint.path),
+        spares=_spares(spec),
         checkpoint_interval=_interval(spec.checkpoint.interval),
         checkpoint_retain=spec.checkpoint.retain,
         suspend=spec.suspend,
@@ -341,6 +342,14 @@ def _seconds(count: int | None) -> timedelta | None:
 def _checkpoint_path(path: str) -> str:
     """Return a path or URL in the one form that all compare."""
     return path.rstrip("/") if "://" in path else posixpath.normpath(path)
+
+
+def _spares(spec: Spec) -> int | None:
+    """Return how many spares are wanted; only the runtime library can let one take over."""
+    wanted = spec.warm_start.spares
+    if spec.launcher is not Launcher.LIBRARY:
+        return 0
+    return None if isinstance(wanted, str) else wanted
 
 
 def _interval(value: int | str) -> timedelta | None:

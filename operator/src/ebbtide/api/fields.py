@@ -92,25 +92,27 @@ def as_decimal(money: str) -> Decimal:
     return Decimal(money)
 
 
-def auto_or_number(most: int) -> PlainValidator:
-    """Return the check of a field that is `Auto` or a whole number from 1 on."""
+def auto_or_number(most: int, *, least: int = 1) -> PlainValidator:
+    """Return the check of a field that is `Auto` or a whole number from `least` on."""
 
     def check(value: object) -> int | str:
         if value == AUTO:
             return AUTO
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        raise PydanticCustomError("auto_or_number", f"must be {AUTO} or a number from 1 to {most}")
+        text = f"must be {AUTO} or a number from {least} to {most}"
+        raise PydanticCustomError("auto_or_number", text)
 
     return PlainValidator(check, json_schema_input_type=Any)
 
 
-def auto_rule(field: str, most: int) -> Rule:
+def auto_rule(field: str, most: int, *, least: int = 1) -> Rule:
     """Return the rule that says the same to the API server; for us, the field checks itself."""
     value = f"self.{field}"
     return Rule(
-        cel=f"type({value}) == int ? ({value} >= 1 && {value} <= {most}) : {value} == '{AUTO}'",
-        message=f"{field} must be {AUTO} or a number from 1 to {most}",
+        cel=f"type({value}) == int ? ({value} >= {least} && {value} <= {most})"
+        f" : {value} == '{AUTO}'",
+        message=f"{field} must be {AUTO} or a number from {least} to {most}",
         field=f".{field}",
     )
 

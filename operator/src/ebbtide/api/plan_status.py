@@ -112,6 +112,7 @@ class PlanStatus(Schema):
     )
     servers: Count = Field(default=0, description="Parameter servers.")
     spares: Count = Field(default=0, description="Warm workers beyond those that train.")
+    spare_pool: LabelValue = Field(default="", description="The pool that the spares are in.")
     on_demand_floor: Count = Field(
         default=0, description="Workers that are kept on on-demand nodes."
     )
@@ -220,6 +221,7 @@ def _plan(stored: PlanStatus) -> Plan | None:
         shares=_shares(stored.pools),
         servers=stored.servers,
         spares=stored.spares,
+        spare_pool=stored.spare_pool,
         on_demand_floor=stored.on_demand_floor,
         checkpoint_interval=timedelta(seconds=stored.checkpoint_interval_seconds or 1),
         predicted=_predicted(stored.predicted),
@@ -236,6 +238,7 @@ def _render_plan(plan: Plan) -> Json:
         "pools": _render_shares(plan.shares[:MOST_POOLS]),
         "servers": plan.servers,
         "spares": plan.spares,
+        "sparePool": plan.spare_pool or None,
         "onDemandFloor": plan.on_demand_floor,
         "checkpointIntervalSeconds": max(1, round(plan.checkpoint_interval.total_seconds())),
         "predicted": _render_predicted(plan.predicted),

@@ -30,6 +30,7 @@ from ebbtide.wire.names import CONTROLLER
 NAME_LIMIT: Final = 63 - len("-coordinator-0-99999")
 """The longest name of a job: names of its pods are host names and label values, at most 63."""
 MAX_PROCESSES: Final = 64
+MAX_SPARES: Final = 64
 LONGEST_INTERVAL: Final = 7 * 86400
 """Seconds between two checkpoints."""
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -126,6 +127,18 @@ class Checkpoint(Schema):
     )
     retain: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
         default=3, description="How many checkpoints are kept."
+    )
+
+
+class WarmStart(Schema):
+    """What stands by, so that a lost worker is replaced at once."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (auto_rule("spares", MAX_SPARES, least=0),)
+    spares: Annotated[int | str, auto_or_number(MAX_SPARES, least=0)] = Field(
+        default=AUTO,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+        description="Workers beyond those that train: started, connected, and ready to take over"
+        " from a lost one within a second. Auto: one node's worth where it pays, in planMode Auto.",
     )
 
 
@@ -246,6 +259,7 @@ class Spec(Schema):
         " first container, at least 1.",
     )
     checkpoint: Checkpoint = section(Checkpoint, "Where and how often the state is saved.")
+    warm_start: WarmStart = section(WarmStart, "What stands by for workers that are lost.")
     suspend: StrictBool = Field(
         default=False, description="True: save, delete every pod and wait. False: run."
     )

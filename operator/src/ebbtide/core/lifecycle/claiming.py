@@ -113,7 +113,9 @@ def find_stall(  # noqa: PLR0911 -- one return for each rule, the first that mat
 def find_missing(
     crew: Crew, attempts: Mapping[str, Attempts], live: Sequence[Pod], *, desired: int
 ) -> tuple[int, ...]:
-    """Return the lost indexes that no member stands for."""
+    """Return the lost indexes that nobody stands for; a spare stands for one of another index."""
+    if crew.is_full:
+        return ()
     members = {pod.index for pod in live if crew.is_member(pod)}
     at_risk = {pod.index for pod in live if crew.risk(pod)}
     lost = {i for i in range(desired) if attempts.get(f"{Role.WORKER}-{i}", Attempts()).lost}

@@ -32,8 +32,8 @@ class Placement(Protocol):
     """How many workers, and where each goes."""
 
     @property
-    def desired(self) -> int:
-        """Workers wanted."""
+    def workers(self) -> int:
+        """How many indexes have a pod: those that train, and spares."""
 
     def place(
         self, index: int, *, load: Mapping[str, int], tried: Sequence[str] = ()
@@ -70,6 +70,16 @@ class Crew:
         """Tell whether the coordinator has the pod's worker at hand."""
         workers = self.report.workers if self.report is not None else ()
         return any(w.worker == pod.name and w.state in PRESENT for w in workers)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many train as are wanted; then whoever else is there is a spare."""
+        counts = self.job.counts_steps  # other launchers have no spares
+        return counts and len(members_now(self.report)) >= self.work.desired
+
+    def stands(self, pod: Pod) -> bool:
+        """Tell whether a pod has the place of its index: as a member, or as a spare beside all."""
+        return self.is_member(pod) or (self.is_full and self.is_present(pod))
 
     def at_hand(self, pods: Sequence[Pod]) -> list[Pod]:
         """
@@ -145,13 +155,13 @@ def staff(crew: Crew, attempts: Mapping[str, Attempts], placement: Placement) ->
     by_index: dict[int, list[Pod]] = {}
     for pod in sorted(live, key=lambda pod: pod.attempt):
         by_index.setdefault(pod.index, []).append(pod)
-    for index in range(placement.desired):
+    for index in range(placement.workers):
         if staffing.attempts.get(f"{Role.WORKER}-{index}", Attempts()).done:
             for pod in by_index.get(index, []):
                 staffing.retire(pod)
             continue
         _staff_index(index, by_index.get(index, []), crew=crew, placement=placement, out=staffing)
-    for index in sorted(index for index in by_index if index >= placement.desired):
+    for index in sorted(index for index in by_index if index >= placement.workers):
         for pod in by_index[index]:
             staffing.retire(pod)
     return staffing
@@ -180,7 +190,7 @@ def _staff_index(
 def settle(key: str, live: Sequence[Pod], *, crew: Crew, out: Staffing) -> None:
     """Forget what a worker that runs again has put right."""
     entry = out.attempts.get(key, Attempts())
-    if entry.lost and any(crew.is_member(pod) for pod in live):
+    if entry.lost and any(crew.stands(pod) for pod in live):
         entry = replace(entry, lost=False)
     if any(pod.started for pod in live):
         entry = replace(entry, tried=(), stumbles=0)

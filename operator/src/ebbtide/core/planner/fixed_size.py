@@ -22,7 +22,13 @@ class FixedSize:
     floor: int
     desired: int
     gpus: int
+    spares: int = 0  # warm workers beyond those that train, placed like them
     unfit: tuple[str, ...] = ()  # why each other pool is out of the question
+
+    @property
+    def workers(self) -> int:
+        """How many indexes have a pod: those that train, and spares."""
+        return self.desired + self.spares
 
     def candidates(self, index: int) -> tuple[Pool, ...]:
         """Return the pools for one worker in the order in which they are tried."""
@@ -71,6 +77,7 @@ def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
         floor=desired if job.spot is SpotUse.NEVER else job.on_demand_floor,
         desired=desired,
         gpus=job.gpus_per_worker,
+        spares=job.spares or 0,  # Auto: without a plan nobody can say that one pays
         unfit=unfit,
     )
 

@@ -43,6 +43,7 @@ class Running:
 
     workers: Mapping[str, int] = field(default_factory=dict)  # by pool
     servers: int = 0
+    spares: int = 0
     changes: tuple[datetime, ...] = ()  # when the plan was changed, within the last hour
 
 
@@ -66,6 +67,7 @@ class Inputs:
     overheads: Overheads
     server_usd_per_hour: Decimal = Decimal(0)  # one server's share of an on-demand node
     servers: tuple[int, int] = (1, 1)  # fewest and most; the same twice: a fixed number
+    spares: int | None = 0  # None: as many as pay
     fixed_usd_per_hour: Decimal = Decimal(0)  # what runs whatever the plan; no coordinator does
     checkpoint_interval: timedelta | None = None  # None: chosen by the planner
     running: Running = Running()

@@ -21,16 +21,18 @@ from ebbtide.core.planner.outlook import (
 from ebbtide.core.planner.refusal import find_fault, find_shortage, refuse
 from ebbtide.core.planner.risk import make_offers
 from ebbtide.core.planner.scoring import Level, Scored, score
+from ebbtide.core.planner.spares import Reserve, charge, choose_reserve
 from ebbtide.core.planner.stability import settle
 from ebbtide.core.planner.wording import give_reason, tell_why
 from ebbtide.core.values.plan import Alternative, Infeasible, Plan
 
 MOST_ALTERNATIVES: Final = 5
+NO_RESERVE: Final = Reserve()
 
 
 def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     """Return the best plan for the goal, or why there is none and the nearest that can be met."""
-    field = lay_out(inputs, now)
+    field = lay_out(charge(inputs), now)
     if isinstance(field, Infeasible):
         return field
     best = find_best(field)
@@ -42,7 +44,8 @@ def plan(inputs: Inputs, now: datetime) -> Plan | Infeasible:
     chosen, kept = settle(field, best, running)
     others = _compare(field, chosen, kept=kept)
     reason = give_reason(field, chosen, others, kept=kept)
-    return write(field, chosen, reason=reason, others=others)
+    reserve = choose_reserve(field, chosen.outlook)
+    return write(field, chosen, reason=reason, others=others, reserve=reserve)
 
 
 def _compare(field: Field, chosen: Scored, *, kept: str) -> tuple[Scored, ...]:
@@ -71,17 +74,26 @@ def _look_at_running(field: Field) -> Scored | None:
     return score(field, look_ahead(field, fleet), label="what runs now")
 
 
-def write(field: Field, chosen: Scored, *, reason: str, others: tuple[Scored, ...] = ()) -> Plan:
+def write(
+    field: Field,
+    chosen: Scored,
+    *,
+    reason: str,
+    others: tuple[Scored, ...] = (),
+    reserve: Reserve = NO_RESERVE,
+) -> Plan:
     """Return a fleet as a plan."""
     fleet = chosen.outlook.fleet
+    told, noted = (reserve.why, "") if reserve.spares else ("", reserve.why)
     return Plan(
         shares=share_out(field, fleet),
         servers=fleet.servers,
-        spares=0,
+        spares=reserve.spares,
+        spare_pool=reserve.pool,
         on_demand_floor=field.inputs.on_demand_floor,
         checkpoint_interval=interval_of(field, fleet),
-        predicted=predict(field, chosen.outlook),
-        reason=reason,
+        predicted=predict(field, reserve.apply(field, chosen.outlook)),
+        reason=f"{reason}; {told}" if told else reason,
         alternatives=tuple(
             Alternative(
                 shares=share_out(field, other.outlook.fleet),
@@ -91,6 +103,6 @@ def write(field: Field, chosen: Scored, *, reason: str, others: tuple[Scored, ..
             )
             for other in others
         ),
-        assumptions=(*field.inputs.speed.notes, *field.notes),
+        assumptions=(*field.inputs.speed.notes, *field.notes, *((noted,) if noted else ())),
         made_at=field.now,
     )

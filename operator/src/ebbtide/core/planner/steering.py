@@ -237,7 +237,8 @@ def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:
         for s in wish.shares
         if kept[s.pool]
     )
-    return replace(wish, shares=shares, reason=reason, awaited=wish.shares, alternatives=())
+    held_back = replace(wish, shares=shares, reason=reason, awaited=wish.shares, alternatives=())
+    return held_back if shares else replace(held_back, spares=0, spare_pool="")
 
 
 def _describe(
@@ -307,6 +308,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
         speed=knowledge.speed(situation.workload, fit),
         overheads=knowledge.overheads(situation.workload),
         checkpoint_interval=job.checkpoint_interval,
+        spares=job.spares,
         running=_running(situation),
         tells_losers=situation.tells_losers,
     )
@@ -318,7 +320,10 @@ def _running(situation: Situation) -> Running:
     if before is None or not situation.rooms:
         return Running()
     return Running(
-        workers=_numbers(before.shares), servers=before.servers, changes=_recent_changes(situation)
+        workers=_numbers(before.shares),
+        servers=before.servers,
+        spares=before.spares,
+        changes=_recent_changes(situation),
     )
 
 

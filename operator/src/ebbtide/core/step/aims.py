@@ -33,6 +33,10 @@ class Aim(Protocol):
         """Workers wanted."""
 
     @property
+    def workers(self) -> int:
+        """How many indexes have a pod: those that train, and spares."""
+
+    @property
     def planned(self) -> Claim:
         """What `Planned` should say."""
 
@@ -76,6 +80,11 @@ class Fixed:
         return self.placement.desired
 
     @property
+    def workers(self) -> int:
+        """Those wanted, and spares."""
+        return self.placement.workers
+
+    @property
     def planned(self) -> Claim:
         """Say where the workers go."""
         if self.no_plan is not None:
@@ -116,7 +125,12 @@ class Planned:
     @property
     def desired(self) -> int:
         """Workers wanted, those that wait for a node to come included."""
-        return self._quotas.workers
+        return self._quotas(spares=False).workers
+
+    @property
+    def workers(self) -> int:
+        """Those wanted, and spares."""
+        return self._quotas(spares=True).workers
 
     @property
     def planned(self) -> Claim:
@@ -165,20 +179,23 @@ class Planned:
         made_at = now if answer is None else answer.made_at
         return made_at + self.this.settings.plan_interval - now
 
-    @property
-    def _quotas(self) -> Quotas:
+    def _quotas(self, *, spares: bool) -> Quotas:
+        now, rather, plan = dict(self.course.now), dict(self.course.rather), self.course.plan
+        if spares and plan is not None and plan.spares:
+            for numbers in (now, rather):
+                numbers[plan.spare_pool] = numbers.get(plan.spare_pool, 0) + plan.spares
         pools = {pool.name: pool for pool in self.this.observed.pools}
         stable_first = sorted(
-            self.course.now.items(),
+            now.items(),
             key=lambda one: one[0] in pools and pools[one[0]].market is Market.SPOT,
         )
-        return Quotas(now=dict(stable_first), rather=self.course.rather, dry=self.course.dry)
+        return Quotas(now=dict(stable_first), rather=rather, dry=self.course.dry)
 
     def staff(self, crew: Crew, attempts: Mapping[str, Attempts]) -> Staffing:
         """Give every index its berth."""
         plan = self.course.plan
         posting = Posting(
-            quotas=self._quotas,
+            quotas=self._quotas(spares=True),
             pools={pool.name: pool for pool in self.this.observed.pools},
             reason="" if plan is None else plan.reason,
             waiting=self.course.waiting,
@@ -261,6 +278,8 @@ def _describe(job: Job, placement: FixedSize) -> str:
     if floor < placement.desired:
         first = placement.candidates(floor)[:1]
         parts += [f"{placement.desired - floor} on pool {pool.name} first" for pool in first]
+    if placement.spares:
+        parts.append(f"{placement.spares} more as spares")
     text = ", ".join(parts) + f"; training runs from {job.min_replicas} on"
     if job.counts_steps or job.replicas is not None:
         return text

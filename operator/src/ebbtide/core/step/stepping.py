@@ -246,7 +246,7 @@ def _find(
         coordinator_lost=staffed.coordinator_lost,
         members=len(members_of(job, this.observed.pods, this.report)) + num_done,
         training=training or was_training,
-        missing=find_missing(crew, staffing.attempts, live, desired=target.desired),
+        missing=find_missing(crew, staffing.attempts, live, desired=target.workers),
     )
 
 

@@ -76,6 +76,7 @@ class Job:
     spot: SpotUse = SpotUse.ALLOW
     gpus_per_worker: int = 1
     processes_per_worker: int = 1
+    spares: int | None = 0  # warm workers beyond those that train; None = Auto: the plan says
     checkpoint_path: str = "/checkpoints"
     checkpoint_interval: timedelta | None = None  # None = Auto: the plan says
     checkpoint_retain: int = 3

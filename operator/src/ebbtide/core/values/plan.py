@@ -48,6 +48,7 @@ class Plan:
     checkpoint_interval: timedelta
     predicted: Predicted
     reason: str  # one sentence
+    spare_pool: str = ""  # where the spares are; empty: there are none
     awaited: tuple[Share, ...] = ()  # what it would rather run, where a pool gives no node now
     alternatives: tuple[Alternative, ...] = ()  # at most 5, the best first
     assumptions: tuple[str, ...] = ()  # what was taken for granted, and how sure each model is
@@ -61,7 +62,8 @@ class Plan:
     def is_like(self, other: "Plan") -> bool:
         """Tell whether another plan runs the same workers in the same places."""
         mine, theirs = ({s.pool: s.replicas for s in p.shares} for p in (self, other))
-        return mine == theirs and self.servers == other.servers
+        beside = [(p.servers, p.spares, p.spare_pool) for p in (self, other)]
+        return mine == theirs and beside[0] == beside[1]
 
     def replicas_in(self, pool: str) -> int:
         """How many workers one pool has in this plan."""
