@@ -100,32 +100,46 @@ def rows_of(ours: Sequence[Kill], theirs: Sequence[float]) -> list[Row]:
 def kill_ours(nursery: Nursery, *, num: int, chance: random.Random) -> list[Kill]:
     """Train with two members and a spare, and kill so many members, one after the other."""
     with bed.open_job(nursery, members=2) as job:
-        for index in range(3):
+        run = Run(job, spares=1)
+        return [run.kill_member(chance) for _ in range(num)]
+
+
+class Run:
+    """A job of ours with its workers, of whom members are killed and come again as spares."""
+
+    def __init__(self, job: Job, *, spares: int) -> None:
+        self.job = job
+        self._spares = spares
+        self._attempts = dict.fromkeys(range(job.work.desired + spares), 1)
+        for index in self._attempts:
             bed.start_worker(job, index)
-        attempts = dict.fromkeys(range(3), 1)
-        return [_kill_member(job, attempts, chance=chance) for _ in range(num)]
 
+    def await_whole(self) -> None:
+        """Wait until all members train and the spares stand by."""
+        members = self.job.work.desired
+        bed.await_states(self.job, members=members, spares=self._spares)
+        _await_steps(bed.marks_of(self.job.folder), processes=members)
 
-def _kill_member(job: Job, attempts: dict[int, int], *, chance: random.Random) -> Kill:
-    """Kill a member's rank, wait for the step after, and start the lost worker's next attempt."""
-    bed.await_states(job, members=2, spares=1)
-    _await_steps(bed.marks_of(job.folder), processes=2)
-    victim = chance.choice(job.report().members)
-    pid = _rank_of(job.workers[victim].pid)
-    killed_at, killed_epoch = _kill(pid, chance)
-    before = {mark.pid for mark in _marks(job.folder) if mark.at < killed_at}
-    next_step = _await_newcomer(job.folder, before)
-    recovery = bed.await_some(lambda: _recovery_after(job, killed_epoch), "word of the recovery")
-    index = int(victim.rsplit("-", 2)[1])
-    attempts[index] += 1
-    bed.start_worker(job, index, attempt=attempts[index])
-    stopped = recovery.stopped_at - killed_epoch
-    return Kill(
-        noticed=stopped + recovery.noticed_after,
-        held=stopped + recovery.held_after,
-        formed=stopped + recovery.formed_after,
-        next_step=next_step - killed_at,
-    )
+    def kill_member(self, chance: random.Random) -> Kill:
+        """Kill a member's rank, wait for the step after, start the lost worker's next attempt."""
+        self.await_whole()
+        job = self.job
+        victim = chance.choice(job.report().members)
+        pid = _rank_of(job.workers[victim].pid)
+        killed_at, killed_epoch = _kill(pid, chance)
+        before = {mark.pid for mark in _marks(job.folder) if mark.at < killed_at}
+        next_step = _await_newcomer(job.folder, before)
+        recovery = bed.await_some(lambda: _recovery_after(job, killed_epoch), "recovery's word")
+        index = int(victim.rsplit("-", 2)[1])
+        self._attempts[index] += 1
+        bed.start_worker(job, index, attempt=self._attempts[index])
+        stopped = recovery.stopped_at - killed_epoch
+        return Kill(
+            noticed=stopped + recovery.noticed_after,
+            held=stopped + recovery.held_after,
+            formed=stopped + recovery.formed_after,
+            next_step=next_step - killed_at,
+        )
 
 
 def _recovery_after(job: Job, epoch: float) -> Recovery | None:

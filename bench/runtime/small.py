@@ -16,6 +16,8 @@ GLOBAL_BATCH: Final = 32
 COMPUTE_S: Final = 0.02
 """A step's time on the device, which here is slept."""
 WIDTH: Final = 64
+TAIL_BYTES: Final = 1 << 16
+"""Of the file of marks: ten seconds of some members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,19 @@ class Marker:
 
 
 def read_marks(path: Path) -> list[Mark]:
-    """Return the marks that are there, oldest first; one that is being written is left out."""
-    lines = path.read_text(encoding="ascii").splitlines(keepends=True) if path.exists() else []
+    """
+    Return the newest marks, oldest first; one that is being written is left out.
+
+    A long run has more than can be read again and again: the last `TAIL_BYTES` are looked at.
+    """
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        lines = file.read().decode("ascii").splitlines(keepends=True)
+    if size > TAIL_BYTES:
+        del lines[0]  # cut in two
     whole = [line.split() for line in lines if line.endswith("\n")]
     return sorted(
         (Mark(float(at), int(pid), int(step)) for at, pid, step in whole), key=lambda mark: mark.at

@@ -10,7 +10,7 @@ from ebbtide.cluster.coordinator_client import CoordinatorClient
 from ebbtide.coordinator.server import Server
 from ebbtide.coordinator.settings import Settings
 from ebbtide.wire.frames import Decoder, encode, prove
-from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Register, ToWorker
+from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Register, ToWorker, WorkSpec
 from support.fake_job import TOKEN, make_work
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -49,10 +49,10 @@ class Running:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Running]:
+async def running(work: WorkSpec | None = None) -> AsyncIterator[Running]:
     """Serve, until the end of the block."""
     settings = Settings(
-        attempt=1, work=make_work(), token=TOKEN, host="127.0.0.1", port=0, metrics_port=0
+        attempt=1, work=work or make_work(), token=TOKEN, host="127.0.0.1", port=0, metrics_port=0
     )
     started = Server(settings)
     await started.start()

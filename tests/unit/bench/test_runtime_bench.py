@@ -1,11 +1,14 @@
 """What the bench of the runtime makes of its measurements."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runtime import profiler, recovery, small, stall, warm
+from runtime import fuzz, kept, profiler, recovery, small, stall, warm
 from runtime.recovery import Kill
+from support.fuzzing import Outcome
 
 
 def test_marks_are_read_in_order_and_one_that_is_being_written_is_left_out(tmp_path: Path) -> None:
@@ -42,6 +45,50 @@ def test_a_recovery_is_judged_against_torchrun(theirs: float, holds: bool) -> No
     assert [noticed.value, held.value] == pytest.approx([10.0, 20.0])
     assert reforming.value == pytest.approx(20.0)
     assert reforming.holds
+
+
+def test_of_a_long_run_the_newest_marks_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    lines = [f"{number}.5 10 {number}\n" for number in range(20_000)]
+    path.write_text("".join(lines))
+
+    found = small.read_marks(path)
+
+    assert 1_000 < len(found) < 20_000
+    assert [mark.step for mark in found] == list(range(found[0].step, 20_000))
+
+
+@pytest.mark.parametrize(
+    ("lost", "holds"),
+    [pytest.param([1.0, 4.0], True, id="enough"), pytest.param([1.0, 4.1], False, id="too slow")],
+)
+def test_the_time_kept_is_what_kills_leave(lost: list[float], holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    share, killed, slowest = kept.rows_of(100.0, lost)
+
+    assert share.holds is holds
+    assert killed.holds
+    assert slowest.value == max(lost) * 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        pytest.param({}, 0, id="sound"),
+        pytest.param({"faults": ["boom"]}, 1, id="a fault"),
+        pytest.param({"hung": 1}, 1, id="a connection that stays"),
+        pytest.param({"witness_lost": True}, 1, id="an honest member lost"),
+        pytest.param({"answers": False}, 1, id="no answer"),
+        pytest.param({"grown_bytes": 100 << 20}, 1, id="memory"),
+    ],
+)
+def test_a_coordinator_under_fuzz_is_judged_by_all_that_may_not_be(
+    changes: dict[str, Any], missed: int
+) -> None:
+    sound = Outcome(inputs=fuzz.INPUTS // 2, answers=True)
+
+    rows = fuzz.rows_of([sound, replace(sound, **changes)])
+
+    assert sum(row.holds is False for row in rows) == missed
 
 
 @pytest.mark.parametrize(
