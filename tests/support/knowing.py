@@ -10,6 +10,7 @@ from ebbtide.core.models.survival import Survival
 from ebbtide.core.planner.inputs import Overheads
 from ebbtide.core.planner.knowledge import Workload
 from ebbtide.core.planner.speed import Pace, Speed
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Market, Pool
 
 
@@ -30,7 +31,7 @@ class Known:
         }
         return Speed(paces=paces, efficiency=self.efficiency)
 
-    def life(self, pool: Pool, now: datetime) -> Survival | None:
+    def life(self, pool: Pool, now: datetime, past: Past) -> Survival | None:
         """Return a constant hazard for spot nodes."""
         if pool.market is Market.ON_DEMAND:
             return None

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,18 +71,23 @@ class Bench:
         self.line = FakeLine()
         self.dialled: list[tuple[str, int, bytes]] = []
         self.woken: Counter[JobKey] = Counter()
+        self.now = NOW
+        self.clock: Callable[[], datetime] = lambda: self.now
         self.cluster = LiveCluster(
             api,
             scope=Scope(**scope),
             options=Options(coordinator_image="registry.example/ebbtide:1"),
             dial=self._dial,
-            clock=lambda: NOW,
+            clock=self._clock,
             wake=self._wake,
         )
 
     def _dial(self, host: str, port: int, token: bytes) -> FakeLine:
         self.dialled.append((host, port, token))
         return self.line
+
+    def _clock(self) -> datetime:
+        return self.clock()
 
     def _wake(self, key: JobKey) -> None:
         self.woken[key] += 1

@@ -3,21 +3,17 @@
 import enum
 from typing import Annotated, ClassVar
 
-from pydantic import Field, StrictBool, StringConstraints
+from pydantic import Field, StringConstraints
 
 from ebbtide.api.fields import (
     Count,
     Labels,
     LabelValue,
-    Moment,
     Money,
-    Number,
-    Ratio,
     Rule,
     Schema,
-    Short,
 )
-from ebbtide.api.job_status import ConditionStatus
+from ebbtide.api.pool_status import PoolStatus
 from ebbtide.core.values.pool import Market
 
 Key = Annotated[str, StringConstraints(max_length=317)]
@@ -117,58 +113,6 @@ class PoolSpec(Schema):
     )
     gpu: Gpu | None = Field(default=None, description="GPUs of one node; absent: none.")
     price: Price = Field(description="What one node costs.")
-
-
-class PoolNodes(Schema):
-    """Nodes that are there."""
-
-    ready: Count = Field(default=0, description="Nodes that are Ready.")
-    total: Count = Field(default=0, description="Nodes that exist.")
-
-
-class PoolAvailability(Schema):
-    """Whether nodes can be had."""
-
-    available: StrictBool = Field(description="Whether nodes could be had when last seen.")
-    since: Moment = Field(description="Since when that is so.")
-
-
-class PoolLifetime(Schema):
-    """How long nodes live until the provider takes them."""
-
-    family: Short = Field(description="The kind of distribution that was fitted.")
-    parameters: Annotated[dict[Short, Number], Field(max_length=32)] = Field(
-        default_factory=dict, description="Its parameters by name; times in hours."
-    )
-    samples: Count = Field(default=0, description="Lifetimes that it was fitted to.")
-    brier: Ratio | None = Field(
-        default=None, description="Integrated Brier score on lifetimes that the fit did not see."
-    )
-
-
-class PoolStatus(Schema):
-    """What is. Written by the operator alone."""
-
-    nodes: PoolNodes = Field(default_factory=PoolNodes, description="Nodes that are there.")
-    availability: PoolAvailability | None = Field(
-        default=None, description="Whether nodes can be had. Not written yet."
-    )
-    last_revocation_time: Moment | None = Field(
-        default=None, description="When the provider last took a node. Not written yet."
-    )
-    lifetime: PoolLifetime | None = Field(
-        default=None,
-        description="How long nodes live until the provider takes them. Not written yet.",
-    )
-    conditions: list[ConditionStatus] = Field(
-        default_factory=list,
-        max_length=16,
-        description="What is to be said about the pool.",
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    )
 
 
 class CapacityPool(Schema):

@@ -15,7 +15,7 @@ from typing import Final
 
 from ebbtide.cluster.reading import CachedNode, CachedPod
 from ebbtide.core.values.job import JobKey
-from ebbtide.core.values.observed import Node
+from ebbtide.core.values.observed import Node, Pod
 
 Wake = Callable[[JobKey], None]
 PodKey = tuple[str, str]  # namespace, name
@@ -43,6 +43,14 @@ class PodCache:
     def of_job(self, job: JobKey) -> Mapping[str, CachedPod]:
         """The pods with this job's name, by their own; a former job's among them."""
         return self._by_job.get(job, _NOTHING)
+
+    def by_pool(self) -> Mapping[str, list[Pod]]:
+        """The pods of all jobs of ours by the pool that they were sent to."""
+        found: defaultdict[str, list[Pod]] = defaultdict(list)
+        for one in self._pods.values():
+            if one.job_uid:  # labels alone can be written by anybody: they tell nothing of a pool
+                found[one.pod.pool].append(one.pod)
+        return found
 
     def departed(self, job: JobKey) -> tuple[CachedPod, ...]:
         """

@@ -64,7 +64,7 @@ class LiveCluster:
         self.jobs = JobRecords(wake)
         self.pools = PoolRecords(self._pools_changed)
         self.profiles = ProfileCache(self._profile_changed)
-        self.pods = PodCache(wake)
+        self.pods = PodCache(self._pod_changed)
         self.nodes = NodeCache(self._node_changed)
         self._children = ChildrenCache(api)
         self._links = Links(
@@ -88,7 +88,9 @@ class LiveCluster:
         )
         self._status = StatusWriter(api, self.jobs)
         self._teller = Teller(api)
-        self.pool_status = PoolStatusWriter(api, pools=self.pools, nodes=self.nodes)
+        self.pool_status = PoolStatusWriter(
+            api, pools=self.pools, nodes=self.nodes, pods=self.pods, clock=clock
+        )
         self.watches = self._make_watches()
 
     def _make_watches(self) -> tuple[Watch, ...]:
@@ -149,6 +151,10 @@ class LiveCluster:
     async def tell(self, observed: Observed, events: Sequence[Event]) -> None:
         """Write events on the job."""
         await self._teller.tell(observed.job, events, self._clock())
+
+    def _pod_changed(self, key: JobKey) -> None:
+        self.pool_status.changed()
+        self._wake(key)
 
     def _pools_changed(self) -> None:
         self.pool_status.changed()

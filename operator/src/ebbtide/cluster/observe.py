@@ -67,6 +67,7 @@ class Observer:
             departed=self._departed(key, record.job.uid, record.status),
             nodes=self._read_nodes(own),
             pools=self._pools.pools(),
+            pasts=self._pools.pasts(),
             pool_load=_less(self._pods.pool_gpus, own),
             node_gpus=MappingProxyType(dict(self._pods.node_gpus)),
             coordinator=self._links.follow(key, job.uid, reachable_coordinator(own)),

@@ -2,14 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from ebbtide.api.convert import parse_job, parse_pool
+from ebbtide.api.pool_status import PoolState, parse_pool_status
 from ebbtide.api.status import parse_status
 from ebbtide.cluster.shapes import parse_version
 from ebbtide.core.values.errors import InvalidManifestError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.status import JobStatus
 from ebbtide.data.listed_prices import embedded_price
@@ -132,7 +134,7 @@ class PoolRecord:
     version: int
     uid: str
     pool: Pool
-    stored: Body
+    state: PoolState | None  # None: none is written, or what is cannot be read
 
 
 class PoolRecords:
@@ -146,6 +148,11 @@ class PoolRecords:
     def pools(self) -> tuple[Pool, ...]:
         """Every pool, by name."""
         return tuple(self._records[name].pool for name in sorted(self._records))
+
+    def pasts(self) -> Mapping[str, Past]:
+        """What is remembered of each pool."""
+        records = self._records.items()
+        return {name: one.state.past for name, one in records if one.state is not None}
 
     def records(self) -> tuple[PoolRecord, ...]:
         """Every pool with what its object says."""
@@ -166,10 +173,16 @@ class PoolRecords:
                 self._changed()
             return
         self._records[name] = PoolRecord(
-            version=version, uid=meta.get("uid", ""), pool=pool, stored=body.get("status") or {}
+            version=version, uid=meta.get("uid", ""), pool=pool, state=_read_state(body)
         )
         if old is None or old.pool != pool:
             self._changed()
+
+    def keep(self, name: str, state: PoolState) -> None:
+        """Remember the state of a pool that has no object to write it to."""
+        record = self._records.get(name)
+        if record is not None:
+            self._records[name] = replace(record, state=state)
 
     def drop(self, name: str) -> None:
         """Take the end of a pool."""
@@ -186,3 +199,18 @@ class PoolRecords:
             self.put(body)
         for name in self._records.keys() - listed:
             self.drop(name)
+
+
+def _read_state(body: Body) -> PoolState | None:
+    """Return what a pool's status says, if it says anything."""
+    if not body.get("status"):
+        return None
+    try:
+        return parse_pool_status(body.get("status"))
+    except InvalidManifestError as error:
+        logger.warning(
+            "CapacityPool %s: its past is forgotten, it cannot be read: %s",
+            body["metadata"]["name"],
+            error,
+        )
+        return None

@@ -23,6 +23,7 @@ from ebbtide.cluster.coordinator_client import CoordinatorClient
 from ebbtide.cluster.errors import ClusterError
 from ebbtide.cluster.links import POLL_SECONDS
 from ebbtide.cluster.live import LiveCluster, Scope
+from ebbtide.cluster.pool_status import Keeping
 from ebbtide.controller import clock
 from ebbtide.controller.framework import Framework
 from ebbtide.controller.handlers import make_settings, register
@@ -153,10 +154,11 @@ class App:
         await cluster.synced()
         await self._prime_until_done(cluster)
         settings = self._configuration.settings
+        knowledge = await asyncio.to_thread(embedded_knowledge, start=settings.start)
         reconciler = Reconciler(
             cluster,
             settings=settings,
-            knowledge=await asyncio.to_thread(embedded_knowledge, start=settings.start),
+            knowledge=knowledge,
             clock=clock.now,
             seen=self._saw,
         )
@@ -176,7 +178,10 @@ class App:
         tasks = [
             self._task(workers.run(), "workers"),
             self._task(self._resync(cluster), "resync"),
-            self._task(cluster.pool_status.run(), "pool status"),
+            self._task(
+                cluster.pool_status.run(Keeping(settings=settings, tell_life=knowledge.tell_life)),
+                "pool status",
+            ),
         ]
         self.ready.set()
         logger.info("at work: %d jobs, %d pods", len(cluster.jobs.known()), len(cluster.pods))

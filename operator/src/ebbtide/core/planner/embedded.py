@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from ebbtide.core.models import checkpoint
 from ebbtide.core.models.lifetime.model import Lifetimes
 from ebbtide.core.models.stored import Model
 from ebbtide.core.models.survival import Survival
-from ebbtide.core.models.table import ABSENT, Table
+from ebbtide.core.models.table import Table
+from ebbtide.core.planner import own_lives
 from ebbtide.core.planner.inputs import Overheads
 from ebbtide.core.planner.knowledge import Workload
 from ebbtide.core.planner.rank_times import Chip, Knowing
 from ebbtide.core.planner.speed import Speed
 from ebbtide.core.planner.speeds import Layout, build_speed, correct
+from ebbtide.core.values.past import LifeTold, Past
 from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.workload import Profile
 
@@ -84,18 +86,23 @@ class Embedded:
         _, speed = self._speeds[asked]
         return speed if workload.measured is None else correct(speed, workload.measured, layout)
 
-    def life(self, pool: Pool, now: datetime) -> Survival | None:
+    def life(self, pool: Pool, now: datetime, past: Past) -> Survival | None:
         """Return the law of life of a new node; None where nodes are not taken away."""
         if pool.market is Market.ON_DEMAND:
             return None
-        asked = Table.of(
-            pool=[pool.name],
-            zone=[pool.zone or ABSENT],
-            gpu=[pool.gpu_type or ABSENT],
-            start_hour=[now.hour + now.minute / 60],
-        )
-        found = self.lifetimes.laws_of(asked, unit_s=LIFE_UNIT_S, until_s=LIFE_UNTIL_S)
-        return found[0]
+        model = own_lives.learn(self.lifetimes, pool, past, now=now, start=self._start)
+        asked = own_lives.ask(pool, now)
+        return model.laws_of(asked, unit_s=LIFE_UNIT_S, until_s=LIFE_UNTIL_S)[0]
+
+    def tell_life(self, pool: Pool, past: Past, now: datetime) -> LifeTold | None:
+        """Say what is expected of a new node; None where no node of the pool was ever lost."""
+        if pool.market is Market.ON_DEMAND:
+            return None
+        return own_lives.tell(self.lifetimes, pool, past, now=now, start=self._start)
+
+    @property
+    def _start(self) -> timedelta:
+        return timedelta(seconds=self.start_s)
 
     def overheads(self, workload: Workload) -> Overheads:
         """Return what starts, saves and changes take."""

@@ -9,6 +9,7 @@ from ebbtide.core.models.survival import Survival
 from ebbtide.core.planner.inputs import Overheads
 from ebbtide.core.planner.speed import Speed
 from ebbtide.core.values.job import Job
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.plan import Measured
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.workload import Profile
@@ -29,7 +30,7 @@ class Knowledge(Protocol):
     def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
         """Return how fast workers of each GPU type are."""
 
-    def life(self, pool: Pool, now: datetime) -> Survival | None:
+    def life(self, pool: Pool, now: datetime, past: Past) -> Survival | None:
         """Return the law of life of a new node; None where nodes are not taken away."""
 
     def overheads(self, workload: Workload) -> Overheads:

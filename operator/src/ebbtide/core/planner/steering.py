@@ -20,10 +20,12 @@ from ebbtide.core.planner.planning import plan
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import Job, SpotUse
 from ebbtide.core.values.objective import Minimize
+from ebbtide.core.values.past import Past, join
 from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Refusal, Share
 from ebbtide.core.values.pool import Market, Pool, Room
 
 HOUR: Final = timedelta(hours=1)
+NO_PAST: Final = Past()
 HASTE: Final = 1.03
 """Where the goal is missed in any case, an end so much later than the earliest is as good."""
 
@@ -38,6 +40,7 @@ class Situation:
     workload: Workload
     pools: tuple[Pool, ...]
     rooms: Mapping[str, Room]
+    pasts: Mapping[str, Past] = field(default_factory=dict)
     other_gpus: Numbers = field(default_factory=dict)  # asked for by other jobs, by pool
     steps_left: int
     spent_usd: Decimal = Decimal(0)
@@ -45,6 +48,8 @@ class Situation:
     training: bool = False
     before: PlanRecord
     interval: timedelta  # a plan is made anew after so long
+    wait: timedelta = timedelta(minutes=5)  # after which a pool that gives no node counts as dry
+    start: timedelta = timedelta(minutes=3)  # expected of a node, from request to training
     time_scale: float = 1.0
     tells_losers: bool = True
     now: datetime
@@ -58,6 +63,29 @@ class Situation:
     def due(self) -> datetime | None:
         """When the work is to be done."""
         return self.job.objective.due(self.first_start or self.now)
+
+    @property
+    def dry(self) -> dict[str, datetime]:
+        """
+        Pools that are not counted on for more than they have given, and since when.
+
+        The job waits there in vain, or somebody did not long ago (`Past.left_out_until`).
+        """
+        found = {}
+        for pool in self.pools:
+            room, past = self.rooms.get(pool.name, Room()), self.past(pool.name)
+            since = room.dry_since or past.dry_since(self.now, self.wait)
+            if since is not None:
+                found[pool.name] = since
+        return found
+
+    def past(self, pool: str) -> Past:
+        """What is remembered of a pool."""
+        return self.pasts.get(pool, NO_PAST)
+
+    def held(self, pool: str) -> int:
+        """How many workers of the job have a node in a pool."""
+        return self.rooms.get(pool, Room()).held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +129,13 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
     started is never without a plan for want of time or money: then it ends as soon as it can.
     """
     basis = _digest(situation)
-    dry = frozenset(name for name, room in situation.rooms.items() if room.dry_since is not None)
+    fit, unfit = sort_out(situation.job, situation.pools)
+    dry = frozenset(situation.dry).intersection(pool.name for pool in fit)
     record = situation.before
     if record.basis == basis and _is_fresh(record, situation):
         no_plan = None if record.refusal is None else record.refusal.why
         return Course(record=record, no_plan=no_plan, dry=dry)
     record = PlanRecord(basis=basis, measured=situation.workload.measured)
-    fit, unfit = sort_out(situation.job, situation.pools)
     if not fit:
         why = "; ".join(unfit) or "there is no CapacityPool"
         none = Infeasible(reason=f"no pool fits: {why}")
@@ -141,7 +169,7 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
     if is_missed:
         wish = replace(wish, reason=_admit(wish))
     chosen = wish
-    if any(wish.replicas_in(name) > situation.rooms[name].held for name in dry):
+    if any(wish.replicas_in(name) > situation.held(name) for name in dry):
         chosen = _without(inputs, wish, situation, dry, is_missed=is_missed)
     return Course(record=PlanRecord(plan=chosen))
 
@@ -184,7 +212,7 @@ def _without(
     is_missed: bool,
 ) -> Plan:
     """Plan with what dry pools have already given."""
-    held = {name: situation.rooms[name].held for name in dry}
+    held = {name: situation.held(name) for name in dry}
     capped = replace(
         inputs,
         pools=tuple(
@@ -197,8 +225,14 @@ def _without(
     )
     names = ", ".join(sorted(dry))
     drought = _describe(inputs, wish, situation, dry)
-    if drought is None or _is_too_few(wish, held, inputs) or may_stand_in(drought):
-        found = plan(capped, situation.now)
+    found = plan(capped, situation.now) if _has_other_spot(inputs, dry) else None
+    if (
+        drought is None
+        or _is_too_few(wish, held, inputs)
+        or (isinstance(found, Plan) and _is_on_spot(found, wish, inputs))
+        or may_stand_in(drought)
+    ):
+        found = found or plan(capped, situation.now)
         if isinstance(found, Infeasible):
             _, found = _make_haste(capped, situation.now)
         if isinstance(found, Plan):
@@ -207,6 +241,18 @@ def _without(
             return replace(found, reason=reason, awaited=_if_other(wish, found))
     text = f"no node comes from {names}, and there is time to wait for it"
     return _hold(wish, held, inputs, reason=text)
+
+
+def _has_other_spot(inputs: Inputs, dry: frozenset[str]) -> bool:
+    return any(
+        state.pool.market is Market.SPOT and state.pool.name not in dry for state in inputs.pools
+    )
+
+
+def _is_on_spot(found: Plan, wish: Plan, inputs: Inputs) -> bool:
+    """Tell whether other spot pools make up for the dry ones: then there is nothing to wait for."""
+    stable = [s.pool.name for s in inputs.pools if s.pool.market is Market.ON_DEMAND]
+    return sum(map(found.replicas_in, stable)) <= sum(map(wish.replicas_in, stable))
 
 
 def _is_too_few(wish: Plan, held: Numbers, inputs: Inputs) -> bool:
@@ -255,7 +301,8 @@ def _describe(
     on_demand = [p for p in by_name.values() if p.market is Market.ON_DEMAND]
     if not on_demand:
         return None
-    since = max(situation.rooms[name].dry_since or situation.now for name in dry)
+    since = max(situation.dry[name] for name in dry)
+    spot = [name for name in sorted(dry) if by_name[name].market is Market.SPOT]
     gpus = inputs.gpus_per_worker
     cheapest = min(pool.usd_per_worker_hour(gpus) for pool in on_demand)
     usd = sum(
@@ -273,6 +320,7 @@ def _describe(
         spot_usd_per_hour=float(usd + inputs.fixed_usd_per_hour),
         on_demand_usd_per_hour=float(cheapest * wish.workers + inputs.fixed_usd_per_hour),
         down_s=(situation.now - since).total_seconds(),
+        spells=join(map(situation.past, spot)),
         tick_s=situation.interval.total_seconds(),
         on_demand_now=stand_in and situation.training,
         now=situation.now,
@@ -301,7 +349,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
             PoolState(
                 pool=pool,
                 free=_free(pool, situation),
-                life=knowledge.life(pool, situation.now),
+                life=knowledge.life(pool, situation.now, situation.past(pool.name)),
             )
             for pool in fit
         ),
@@ -372,14 +420,15 @@ def _recent_changes(situation: Situation) -> tuple[datetime, ...]:
 
 def _digest(situation: Situation) -> str:
     """Return a short text that changes with whatever a plan must answer at once."""
-    dry = {name: room for name, room in situation.rooms.items() if room.dry_since is not None}
+    now, start = situation.now, situation.start
     facts = (
         situation.job.generation,
         situation.workload.profile,
         situation.workload.measured is not None,
         [(p.name, p.max_nodes, p.usd_per_node_hour, p.gpu_type, p.zone) for p in situation.pools],
         sorted(situation.other_gpus.items()),
-        sorted((name, room.held) for name, room in dry.items()),
+        sorted((name, situation.held(name)) for name in situation.dry),
+        sorted(n for n, past in situation.pasts.items() if past.bad_until(now, start) is not None),
         situation.first_start is not None,
     )
     return blake2b(repr(facts).encode(), digest_size=8).hexdigest()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ebbtide.core.values.job import BrokenJob, Job
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.status import JobStatus
 from ebbtide.core.values.workload import Profile
@@ -120,6 +121,7 @@ class Observed:
     """The last that was seen of pods whose objects are gone and whose ends are not counted."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
+    pasts: Mapping[str, Past] = field(default_factory=dict)  # by pool, where there is one
     pool_load: Mapping[str, int] = field(
         default_factory=dict
     )  # GPUs asked for by pods of other jobs
