@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from ebbtide.core.lifecycle.remembering import PoolView, remember
 from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.step import step
 from ebbtide.core.values.decision import (
@@ -28,6 +29,7 @@ from ebbtide.core.values.decision import (
 )
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Node, Observed, Pod, PodPhase, Role, Taint
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import JobStatus
@@ -52,6 +54,7 @@ class Stage:
         self.now: datetime = START
         self.status = JobStatus()
         self.pods: dict[str, Pod] = {}
+        self.pasts: dict[str, Past] = {}
         self.nodes: dict[str, Node] = {}
         self.full: set[str] = set()  # pools that give no node now
         self.broken_image = False
@@ -166,11 +169,21 @@ class Stage:
             departed=self.departed,
             nodes=dict(self.nodes),
             pools=self.pools,
+            pasts=self._remember(),
             node_gpus={p.node: p.gpus for p in self.pods.values() if p.node and not p.ended},
             coordinator=make_view(self._report(), heard=self.now),
             has_secret=self.secret,
             service_attempt=self.service,
         )
+
+    def _remember(self) -> dict[str, Past]:
+        """Keep what this look shows of each pool, as the operator does."""
+        for pool in self.pools:
+            own = tuple(pod for pod in self.pods.values() if pod.pool == pool.name)
+            before = self.pasts.get(pool.name, Past())
+            view = PoolView(pods=own, nodes=self.nodes)
+            self.pasts[pool.name] = remember(before, view, now=self.now, settings=self.settings)
+        return dict(self.pasts)
 
     def _act(self, action: Action) -> None:  # noqa: C901 -- one case for each action
         match action:

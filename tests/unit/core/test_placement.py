@@ -39,6 +39,19 @@ def test_after_all_spot_pools_comes_on_demand() -> None:
     assert placement.place(1, load={}, tried=("spot",)) == ON_DEMAND
 
 
+def test_b085_a_pool_that_gave_no_node_is_left_out_until_all_others_were_tried() -> None:
+    pools = [ON_DEMAND, SPOT, CHEAP]
+    placement = fix_size(make_job(), pools, dry=frozenset({"cheap"}))
+
+    assert placement.place(1, load={}) == SPOT
+    assert placement.place(1, load={}, tried=("spot",)) == ON_DEMAND
+    assert placement.place(1, load={}, tried=("spot", "on-demand")) == CHEAP
+    assert (
+        fix_size(make_job(), pools, dry=frozenset({"cheap", "spot", "on-demand"})).place(1, load={})
+        == CHEAP
+    )
+
+
 def test_when_all_were_tried_it_begins_again() -> None:
     placement = fix_size(make_job(), [ON_DEMAND, SPOT])
 

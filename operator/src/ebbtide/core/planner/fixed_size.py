@@ -24,6 +24,7 @@ class FixedSize:
     gpus: int
     spares: int = 0  # warm workers beyond those that train, placed like them
     unfit: tuple[str, ...] = ()  # why each other pool is out of the question
+    dry: frozenset[str] = frozenset()  # gave no node when last asked, and are left out for a while
 
     @property
     def workers(self) -> int:
@@ -48,12 +49,14 @@ class FixedSize:
             tried: pools where this worker waited in vain.
 
         Returns:
-            The first untried pool with room; all tried or full: the first with room; else None.
+            The first pool with room that is neither tried nor dry, else the first untried one; all
+            tried or full: the first with room; else None.
 
         """
         roomy = [pool for pool in self.candidates(index) if self._has_room(pool, load)]
-        fresh = (pool for pool in roomy if pool.name not in tried)
-        return next(fresh, roomy[0] if roomy else None)
+        fresh = [pool for pool in roomy if pool.name not in tried]
+        hopeful = (pool for pool in fresh if pool.name not in self.dry)
+        return next(iter((*hopeful, *fresh, *roomy)), None)
 
     def explain(self, index: int) -> str:
         """Say why nothing can be chosen for a worker."""
@@ -67,7 +70,7 @@ class FixedSize:
         return load.get(pool.name, 0) < pool.room(self.gpus)
 
 
-def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
+def fix_size(job: Job, pools: Sequence[Pool], *, dry: frozenset[str] = frozenset()) -> FixedSize:
     """Sort the pools that a job may use by what a worker costs there."""
     fit, unfit = sort_out(job, pools)
     desired = job.sizes()[-1] if job.replicas is None else job.replicas
@@ -79,6 +82,7 @@ def fix_size(job: Job, pools: Sequence[Pool]) -> FixedSize:
         gpus=job.gpus_per_worker,
         spares=job.spares or 0,  # Auto: without a plan nobody can say that one pays
         unfit=unfit,
+        dry=dry,
     )
 
 

@@ -2,7 +2,7 @@
 Whether on-demand stands in where spot has run dry: the deadline policy, asked for one job.
 
 The job's spot part is taken as one zone, up or down as a whole: nodes of a pool come and go
-together most of the time. All the policy needs of the past is since when it has been down.
+together most of the time. Of several pools it is up while one of them gives nodes.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,14 @@ from ebbtide.core.planner.policies.history import History
 from ebbtide.core.planner.policies.memory import Memory
 from ebbtide.core.planner.policies.moment import IDLE, ON_DEMAND, Moment, Terms
 from ebbtide.core.planner.policies.shelf import Shelf
+from ebbtide.core.values.past import Spell
 
 HOUR_S: Final = 3600.0
 WORST: Final = 2.0
 """A changeover may take so many times what was expected, and the deadline still holds."""
-MOST_ROWS: Final = 2000
+DAY_S: Final = 24 * HOUR_S
+MOST_ROWS: Final = 45_000
+"""Thirty days of minutes."""
 LEAST_USD: Final = 1e-9
 AHEAD_S: Final = 12 * HOUR_S
 """A table that is solved serves the questions of so long, of the policy's time."""
@@ -38,6 +41,7 @@ class Drought:
     spot_usd_per_hour: float
     on_demand_usd_per_hour: float
     down_s: float  # since when there has been no node
+    spells: tuple[Spell, ...] = ()  # when there were nodes; none: all that is known is `down_s`
     tick_s: float  # until the next decision
     on_demand_now: bool = False  # on-demand nodes stand in already
     now: datetime
@@ -63,7 +67,7 @@ def may_stand_in(drought: Drought) -> bool:
         on_demand_usd_per_s=drought.on_demand_usd_per_hour / HOUR_S,
         tick_s=tick_s,
     )
-    history = _remember(drought, tick_s=tick_s)
+    history = remember_spells(drought, tick_s=tick_s)
     moment = Moment(
         row=len(history) - 1,
         elapsed_s=0.0,
@@ -77,11 +81,18 @@ def may_stand_in(drought: Drought) -> bool:
     return Ebbtide(terms, shelf).decide(moment) == ON_DEMAND
 
 
-def _remember(drought: Drought, *, tick_s: float) -> History:
-    """Return the one spell that is known: up, and then down until now."""
-    rows = min(int(drought.down_s * drought.time_scale / tick_s), MOST_ROWS) + 1
+def remember_spells(drought: Drought, *, tick_s: float) -> History:
+    """Return on a grid of ticks what is known: earlier spells, and the present one of down."""
+    scale = drought.time_scale
+    down_s = drought.down_s * scale
+    spells = ((drought.now - s.since, s.available) for s in drought.spells)
+    ages = [(age.total_seconds() * scale, is_up) for age, is_up in spells]
+    changes = [one for one in ages if one[0] > down_s] or [(down_s + tick_s, True)]
+    rows = min(int(changes[0][0] / tick_s), MOST_ROWS)
+    ages_s = np.arange(rows, -1, -1) * tick_s
     up = np.zeros((rows + 1, 1), dtype=np.bool_)
-    up[0] = True
+    for age_s, is_up in (*changes, (down_s, False)):
+        up[ages_s <= age_s] = is_up
     midnight = drought.now.replace(hour=0, minute=0, second=0, microsecond=0)
     clock_s = (drought.now - midnight).total_seconds()
-    return History(zones=("spot",), up=up, tick_s=tick_s, start_s=max(clock_s - rows * tick_s, 0.0))
+    return History(zones=("spot",), up=up, tick_s=tick_s, start_s=(clock_s - rows * tick_s) % DAY_S)

@@ -207,13 +207,15 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
     """Choose size and place."""
     job, observed, before = this.job, this.observed, this.before
     if job.plan_mode is PlanMode.MANUAL or knowledge is None or not job.counts_steps:
-        return Fixed(job=job, placement=fix_size(job, observed.pools))
+        placement = fix_size(job, observed.pools, dry=_find_dry(this))
+        return Fixed(job=job, placement=placement)
     situation = Situation(
         workload=Workload(
             job=job, profile=observed.profile, measured=_measure(this) or before.plan_measured
         ),
         pools=observed.pools,
         rooms=look_for_rooms(crew, this.books.attempts),
+        pasts=observed.pasts,
         other_gpus=observed.pool_load,
         steps_left=job.steps - read_progress(before.progress, this.report, steps=job.steps).step,
         spent_usd=this.cost.spent_usd,
@@ -221,11 +223,20 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         training=this.report is not None and this.report.training,
         before=before.record,
         interval=this.settings.plan_interval,
+        wait=this.settings.capacity_wait,
+        start=this.settings.start,
         time_scale=this.settings.time_scale,
         tells_losers=this.settings.tells_losers,
         now=this.now,
     )
     return Planned(this=this, course=steer(situation, knowledge), due=situation.due)
+
+
+def _find_dry(this: Pass) -> frozenset[str]:
+    """Name the pools that gave no node when somebody last asked."""
+    wait = this.settings.capacity_wait
+    pasts = this.observed.pasts.items()
+    return frozenset(name for name, past in pasts if past.dry_since(this.now, wait) is not None)
 
 
 def _measure(this: Pass) -> Measured | None:

@@ -146,6 +146,7 @@ class Loop:
         self.num_passes = 0
         self._conditions = conditions
         self._settings = replace(conditions.settings, tells_losers=watch is not None)
+        world.settings = conditions.settings
         self.watch = watch
         self._news_at = conditions.start
 

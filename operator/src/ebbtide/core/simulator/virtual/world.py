@@ -6,6 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
+from ebbtide.core.lifecycle.remembering import PoolView, remember
 from ebbtide.core.planner.speed import Speed
 from ebbtide.core.simulator.virtual.agenda import Agenda
 from ebbtide.core.simulator.virtual.cloud import Cloud
@@ -25,7 +26,9 @@ from ebbtide.core.values.decision import (
 )
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import CoordinatorView, Node, Observed, Pod, PodPhase, Role
+from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Pool
+from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import Attempts, JobStatus
 from ebbtide.core.values.workload import Profile
 
@@ -46,6 +49,8 @@ class World:
         chance: np.random.Generator,
     ) -> None:
         self.agenda = Agenda(start)
+        self.pasts: dict[str, Past] = {}
+        self.settings = Settings()  # of the operator; whoever runs this world says otherwise
         self.status = JobStatus()
         self.is_deleted = False  # the job object is gone
         self._speed = speed
@@ -87,8 +92,9 @@ class World:
     # ------------------------------------------------------------ what is seen
 
     def observe(self) -> Observed:
-        """Return what the operator would see."""
+        """Return what the operator would see, and remember it of the pools."""
         pods = tuple(self.pods.objects.values())
+        self._remember(pods)
         return Observed(
             job=self.job,
             status=self.status,
@@ -96,12 +102,20 @@ class World:
             departed=self._departed(),
             nodes={**self.cloud.nodes, SYSTEM: self._system},
             pools=tuple(self.cloud.pools.values()),
+            pasts=dict(self.pasts),
             node_gpus=_count_gpus(pods),
             coordinator=self._view(),
             has_secret=self._has_secret,
             service_attempt=self._service,
             profile=self._profile,
         )
+
+    def _remember(self, pods: tuple[Pod, ...]) -> None:
+        for name in self.cloud.pools:
+            own = tuple(pod for pod in pods if pod.pool == name)
+            view = PoolView(pods=own, nodes=self.cloud.nodes)
+            before, now = self.pasts.get(name, Past()), self.agenda.now
+            self.pasts[name] = remember(before, view, now=now, settings=self.settings)
 
     def _departed(self) -> tuple[Pod, ...]:
         """Return pods that are gone and whose ends are not counted; forget the others."""
