@@ -21,6 +21,8 @@ from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.workload import Profile
 
 LIFE_UNIT_S: Final = 300.0
+FINE_UNIT_S: Final = 60.0
+"""For a pool that has lost nodes: some lose them within minutes."""
 LIFE_UNTIL_S: Final = 48 * 3600.0
 STAGING_BYTES_PER_S: Final = 1e9
 """Training stands still while state is copied aside; it is written beside the training."""
@@ -92,7 +94,8 @@ class Embedded:
             return None
         model = own_lives.learn(self.lifetimes, pool, past, now=now, start=self._start)
         asked = own_lives.ask(pool, now)
-        return model.laws_of(asked, unit_s=LIFE_UNIT_S, until_s=LIFE_UNTIL_S)[0]
+        unit_s = FINE_UNIT_S if past.last_revocation is not None else LIFE_UNIT_S
+        return model.laws_of(asked, unit_s=unit_s, until_s=LIFE_UNTIL_S)[0]
 
     def tell_life(self, pool: Pool, past: Past, now: datetime) -> LifeTold | None:
         """Say what is expected of a new node; None where no node of the pool was ever lost."""

@@ -35,8 +35,8 @@ PHASE: Final = 20.0
 """In start-ups, an hour where they take three minutes: how long three losses are remembered."""
 LONGEST_PHASE: Final = 24
 """Of those: a day, then."""
-TOGETHER: Final = timedelta(seconds=60)
-"""Nodes that went this close together went for one reason: one loss of a row."""
+TOGETHER: Final = 1 / 3
+"""In start-ups, a minute then: nodes that went this close went for one reason, as one loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _rows(lives: Iterable[Life], start: timedelta) -> Iterator[_Row]:
             if row is None:
                 row = _Row(lives=[life])
                 continue
-            row.number += life.ended - row.lives[-1].ended > TOGETHER
+            row.number += life.ended - row.lives[-1].ended > start * TOGETHER
             row.lives.append(life)
     if row is not None:
         yield row
