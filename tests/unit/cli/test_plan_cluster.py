@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ebbtide.cli import cluster_documents
 from ebbtide.cli.entry import main
-from support.plan_files import AT, POOLS, make_job
+from support.plan_files import AT, POOLS, make_job, make_pool
 
 PATH = "/apis/ebbtide.dev/v1alpha1/capacitypools"
 
@@ -84,6 +84,41 @@ def test_pools_come_from_the_cluster_page_by_page(tmp_path: Path, port: int) -> 
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert [one["name"] for one in found["pools"]] == ["v100-spot", "v100-ondemand"]
+
+
+def test_what_the_operator_remembers_of_pools_is_planned_with(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three nodes of the cheap pool went within minutes of each other, just before."""
+    bad, good = make_pool("bad", "0.90", spot=True), make_pool("good", "1.20", spot=True)
+    monkeypatch.setattr(Handler, "pools", [bad, good])
+    before = json.loads(run(tmp_path, port, "--context", "c").stdout)
+    lives = [
+        {"since": f"2026-08-01T11:{minute}:00Z", "seconds": 240, "revoked": True}
+        for minute in (40, 47, 54)
+    ]
+    bad = {**bad, "status": {"history": {"lives": lives}}}
+    monkeypatch.setattr(Handler, "pools", [bad, good])
+
+    result = run(tmp_path, port, "--context", "c")
+
+    assert result.exit_code == 0, result.output
+    after = json.loads(result.stdout)
+    chosen = [[one["name"] for one in found["plan"]["pools"]] for found in (before, after)]
+    assert chosen == [["bad"], ["good"]]
+    assert "pool bad: 3 lives of its own nodes are known, 3 lost" in after["notes"]
+
+
+def test_a_history_that_cannot_be_is_refused(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {"history": {"failedTries": -1}}
+    monkeypatch.setattr(Handler, "pools", [{**POOLS[0], "status": status}])
+
+    result = run(tmp_path, port, "--context", "c")
+
+    assert result.exit_code == 2
+    assert "v100-spot: status.history.failedTries" in result.stderr
 
 
 def test_a_cluster_that_refuses_is_an_error(tmp_path: Path, port: int) -> None:

@@ -9,6 +9,7 @@ from ebbtide.cli.tables import FileError, read_bytes
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.values.job import Job
+    from ebbtide.core.values.past import Past
     from ebbtide.core.values.pool import Pool
     from ebbtide.core.values.workload import Profile
 
@@ -107,6 +108,21 @@ def read_pools(documents: Documents) -> tuple["Pool", ...]:
     if findings:
         raise BadInputError(documents.file, tuple(findings))
     return tuple(pools)
+
+
+def read_pasts(documents: Documents) -> dict[str, "Past"]:
+    """Return what the statuses of pools tell of their pasts, as `kubectl get -o yaml` has them."""
+    from ebbtide.api.pool_status import parse_pool_status
+    from ebbtide.core.values.errors import InvalidManifestError
+
+    found = {}
+    for document in documents.of(POOL):
+        try:
+            found[_name_of(document)] = parse_pool_status(document.get("status")).past
+        except InvalidManifestError as error:
+            lines = tuple(f"{_name_of(document)}: {one}" for one in error.errors)
+            raise BadInputError(documents.file, lines) from error
+    return found
 
 
 def read_profile(documents: Documents, job: "Job") -> "Profile | None":

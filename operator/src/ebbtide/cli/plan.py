@@ -1,5 +1,6 @@
 """`ebbtide plan`: what would be run for a job, and why, without a cluster."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.cli.documents import Documents
     from ebbtide.core.planner.inputs import Inputs
     from ebbtide.core.values.job import Job
+    from ebbtide.core.values.past import Past
     from ebbtide.core.values.plan import Infeasible, Plan
     from ebbtide.core.values.pool import Pool
     from ebbtide.core.values.workload import Profile
@@ -80,7 +82,7 @@ def plan(**given: Any) -> None:
 
 
 def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
-    from ebbtide.cli.documents import read_documents, read_job
+    from ebbtide.cli.documents import read_documents, read_job, read_pasts
     from ebbtide.core.planner.fixed_size import sort_out
     from ebbtide.core.planner.planning import plan as make_plan
     from ebbtide.core.values.plan import Infeasible
@@ -88,14 +90,15 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
     now = _moment(given["at"])
     documents = read_documents(given["file"])
     job = read_job(documents)
-    pools, notes = _pools(given, documents, job)
+    place = _other_place(given) or documents
+    pools, notes = _pools(place, job, is_given=place is not documents)
     profile, more = _profile(given, documents, job)
     fit, unfit = sort_out(job, pools)
     if not fit:
         why = "; ".join(unfit) or "there is no CapacityPool"
         found: Plan | Infeasible = Infeasible(reason=f"no pool fits: {why}")
         return Answer(job=job, now=now, pools=(), notes=(*notes, *more), found=found)
-    inputs, models = _ask(job, profile, fit, now)
+    inputs, models = _ask(job, profile, fit, now, pasts=read_pasts(place))
     front = None
     if wants_front:
         from ebbtide.core.planner.pareto import pareto
@@ -112,7 +115,12 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
 
 
 def _ask(
-    job: "Job", profile: "Profile | None", pools: tuple["Pool", ...], now: "datetime"
+    job: "Job",
+    profile: "Profile | None",
+    pools: tuple["Pool", ...],
+    now: "datetime",
+    *,
+    pasts: Mapping[str, "Past"],
 ) -> tuple["Inputs", tuple[str, ...]]:
     """Put the same question as the operator does; say how sure each model is."""
     from ebbtide.core.planner.knowledge import Workload
@@ -127,6 +135,7 @@ def _ask(
         workload=Workload(job=job, profile=profile),
         pools=pools,
         rooms={},
+        pasts=pasts,
         steps_left=job.steps,
         before=PlanRecord(),
         interval=settings.plan_interval,
@@ -137,8 +146,18 @@ def _ask(
     notes = (
         f"a node takes {overheads.start_s:g} s to start, a checkpoint {overheads.save_s:.3g} s",
         *_describe_models(profile),
+        *_describe_pasts(pools, pasts),
     )
     return inputs, notes
+
+
+def _describe_pasts(pools: tuple["Pool", ...], pasts: Mapping[str, "Past"]) -> Iterator[str]:
+    """Say of each pool how many of its own lives the lifetime model was given, too."""
+    for pool in pools:
+        lives = pasts[pool.name].lives if pool.name in pasts else ()
+        if lives:
+            lost = sum(life.revoked for life in lives)
+            yield f"pool {pool.name}: {len(lives)} lives of its own nodes are known, {lost} lost"
 
 
 def _describe_models(profile: "Profile | None") -> tuple[str, ...]:
@@ -163,19 +182,16 @@ def _describe_models(profile: "Profile | None") -> tuple[str, ...]:
 
 
 def _pools(
-    given: dict[str, Any], documents: "Documents", job: "Job"
+    place: "Documents", job: "Job", *, is_given: bool
 ) -> tuple[tuple["Pool", ...], tuple[str, ...]]:
+    """Return the pools of a place; those of the price list where it has none and was not named."""
     from ebbtide.cli.documents import POOL, BadInputError, read_pools
 
-    elsewhere = _other_place(given)
-    if elsewhere is not None:
-        pools = read_pools(elsewhere)
-        if not pools:
-            raise BadInputError(elsewhere.file, (f"no document of kind {POOL}: one is needed",))
-        return pools, ()
-    pools = read_pools(documents)
+    pools = read_pools(place)
     if pools:
         return pools, ()
+    if is_given:
+        raise BadInputError(place.file, (f"no document of kind {POOL}: one is needed",))
     from ebbtide.data import pools as offered
     from ebbtide.data.defaults import embedded_catalogue
 
