@@ -319,3 +319,10 @@ def test_a_named_profile_that_is_not_there_is_told(shell: Shell) -> None:
     found = shell.content("-f", shell.write("all.yaml", make_job(profile="mine"), *POOLS))
 
     assert any("give it by --profile" in note for note in found["notes"])
+
+
+def test_a_script_that_tells_no_steps_cannot_be_planned(shell: Shell) -> None:
+    result = shell.run("-f", shell.write("all.yaml", make_job(launcher="Torchrun"), *POOLS))
+
+    assert result.exit_code == 2
+    assert "spec.launcher: is Torchrun, which tells no progress" in result.output
