@@ -129,6 +129,12 @@ WRONG_JOBS: Final = (
         server_says='supported values: "AllReduce"',
     ),
     Wrong(
+        id="spares of an unmodified script",
+        changes={"spec.launcher": "Torchrun", "spec.warmStart": {"spares": 1}},
+        path="spec.warmStart.spares",
+        says="spares need launcher Library",
+    ),
+    Wrong(
         id="another launcher",
         changes={"spec.launcher": "Slurm"},
         path="spec.launcher",

@@ -184,6 +184,15 @@ class Spec(Schema):
             holds=lambda spec: spec.work is not None or spec.launcher is not Launcher.LIBRARY,
         ),
         Rule(
+            cel="self.launcher == 'Library' || type(self.warmStart.spares) != int ||"
+            " int(self.warmStart.spares) == 0",
+            message="spares need launcher Library: an unmodified script cannot stand by",
+            field=".warmStart.spares",
+            holds=lambda spec: (
+                spec.launcher is Launcher.LIBRARY or spec.warm_start.spares in (0, AUTO)
+            ),
+        ),
+        Rule(
             cel="self.launcher == 'Library' || self.strategy == 'AllReduce'",
             message="strategy ParameterServer needs launcher Library: an unmodified script knows"
             " no servers",
