@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable
 
 from rows import Row, run
-from runtime import fuzz, kept, profiler, recovery, stall, warm
+from runtime import fuzz, kept, kills, profiler, recovery, stall, warm
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "fuzz": fuzz.rows,
     "kept": kept.rows,
+    "kills": kills.rows,
     "profiler": profiler.rows,
     "recovery": recovery.rows,
     "stall": stall.rows,

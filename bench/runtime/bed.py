@@ -26,12 +26,14 @@ OURS: Final = _HERE / "train_ours.py"
 Found = TypeVar("Found")
 
 
-def await_some(look: Callable[[], Found | None], what: str) -> Found:
+def await_some(
+    look: Callable[[], Found | None], what: str, *, seconds: float = PATIENCE_S
+) -> Found:
     """Look until something is found; `TimeoutError` names what did not come."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > until:
-            raise TimeoutError(f"no {what} in {PATIENCE_S:.0f} s")
+            raise TimeoutError(f"no {what} in {seconds:.0f} s")
         time.sleep(_LOOK_S)
     return found
 
@@ -55,7 +57,9 @@ def open_nursery() -> Iterator[Nursery]:
 
 
 @contextlib.contextmanager
-def open_job(nursery: Nursery, *, members: int, script: Path = OURS) -> Iterator[Job]:
+def open_job(
+    nursery: Nursery, *, members: int, script: Path = OURS, steps: int = ENDLESS
+) -> Iterator[Job]:
     """Give a job of so many members with its coordinator running; workers are started by hand."""
     with open_folder() as folder:
         job = Job(
@@ -63,7 +67,7 @@ def open_job(nursery: Nursery, *, members: int, script: Path = OURS) -> Iterator
             nursery=nursery,
             work=WorkSpec(
                 job="bench/recovery",
-                steps=ENDLESS,
+                steps=steps,
                 global_batch_size=small.GLOBAL_BATCH,
                 min_replicas=members,
                 desired=members,

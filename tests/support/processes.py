@@ -40,6 +40,7 @@ PATIENCE: Final = 40.0  # seconds; a loaded machine, not an expectation
 _LOOK: Final = 0.02
 FAULTS: Final = "EBBTIDE_TESTFAULTS"
 FIRED: Final = "EBBTIDE_TESTFIRED"
+ANY: Final = -1
 
 
 class Gone(Exception):  # noqa: N818 -- says what happened
@@ -51,9 +52,9 @@ class Fault:
     """Something that a worker does to itself at a step; see `support.faults`."""
 
     worker: str
-    step: int
-    action: str  # kill, stop, terminate, exit, raise or wait
-    where: str = "compute"  # before backward(), or "applied": after optimizer.step()
+    step: int  # applied so far; ANY = whenever it comes by there
+    action: str  # kill, stop, terminate, notice, exit, raise or wait
+    where: str = "compute"  # before backward(), "applied": after optimizer.step(), or a phase
     local_rank: int = 0
     code: int = 3
     seconds: float = 0.0

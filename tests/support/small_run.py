@@ -80,6 +80,7 @@ def main() -> None:
         raise TypeError(head)
     model, optimizer, scheduler = job.wrap(model, optimizer, scheduler=scheduler)
     job.track(average=average, ballast=torch.arange(options.ballast))
+    faults.watch(job, model)
     loss_of = nn.CrossEntropyLoss()
     total, share = torch.zeros(()), 0
     for step in job.steps(job.shard(make_data(), seed=5)):

@@ -1,12 +1,13 @@
 """What the bench of the runtime makes of its measurements."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime import fuzz, kept, profiler, recovery, small, stall, warm
+from runtime import fuzz, kept, kills, profiler, recovery, small, stall, warm
 from runtime.recovery import Kill
 from support.fuzzing import Outcome
 
@@ -89,6 +90,60 @@ def test_a_coordinator_under_fuzz_is_judged_by_all_that_may_not_be(
     rows = fuzz.rows_of([sound, replace(sound, **changes)])
 
     assert sum(row.holds is False for row in rows) == missed
+
+
+def tell(account: kills.Account, name: str, rank: int, steps: range, *, world: int = 2) -> None:
+    """Let a process with a rank try and apply steps; 25 make an epoch of each sample four times."""
+    lines = []
+    for step in steps:
+        first = step * 32 + rank * 16
+        ids = [number % kills.SAMPLES for number in range(first, first + 16)]
+        lines += [json.dumps(["tried", step, rank, world, ids]), json.dumps(["applied", step])]
+    account.read(name, lines)
+
+
+def test_an_account_in_which_one_took_over_from_another_is_in_order() -> None:
+    account = kills.Account()
+    tell(account, "a", 0, range(50))
+    tell(account, "b", 1, range(21))
+    tell(account, "c", 1, range(20, 50))  # the step that b may not have told of
+    account.read("b", ['["tried", 21, 1, 2, [', ""])  # cut off by the kill
+
+    assert account.check(50) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        pytest.param({"steps": range(49)}, "16 samples are missing", id="a share is missing"),
+        pytest.param({"steps": range(50), "rank": 0}, "samples in 50 steps", id="one came twice"),
+        pytest.param({"steps": range(50), "world": 3}, "in a world of 3", id="another world"),
+        pytest.param({"steps": range(0, 50, 2)}, "applied step 2 after step 0", id="a gap"),
+    ],
+)
+def test_an_account_that_is_not_in_order_says_where(second: dict[str, Any], found: str) -> None:
+    account = kills.Account()
+    tell(account, "a", 0, range(50))
+    tell(account, "b", **{"rank": 1, **second})
+
+    assert any(found in fault or "samples in" in fault for fault in account.check(50))
+
+
+def test_a_step_that_nobody_applied_is_named() -> None:
+    account = kills.Account()
+    tell(account, "a", 0, range(49))
+    tell(account, "b", 1, range(49))
+
+    assert "nobody applied step 49" in account.check(50)
+
+
+def test_kills_are_judged_by_all_that_may_not_be() -> None:
+    sound = kills.Outcome(kills=kills.KILLS, is_same=True, faults=(), steps_redone=0)
+
+    assert all(row.holds for row in kills.rows_of(sound))
+    for wrong in ({"is_same": False}, {"faults": ("x",)}, {"steps_redone": 1}, {"kills": 99}):
+        rows = kills.rows_of(replace(sound, **wrong))  # type: ignore[arg-type]  # fields of Outcome
+        assert sum(not row.holds for row in rows) == 1
 
 
 @pytest.mark.parametrize(
