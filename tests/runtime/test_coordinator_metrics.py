@@ -85,30 +85,51 @@ async def test_a_crowd_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.startswith(b"HTTP/1.1 503 ")
 
 
+def scrape(port: int) -> dict[tuple[str, ...], float]:
+    """All series of a coordinator, by name, part of the step and kind of GPU where they have it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {
+        (
+            sample.name.removeprefix("ebbtide_trainer_"),
+            *(sample.labels[label] for label in ("part", "gpu") if label in sample.labels),
+        ): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
 def test_a_job_that_trains_tells_where_its_time_goes(make_job: MakeJob) -> None:
     job = make_job("--pause", "0.02", steps=10_000)
     job.start(workers=2)
     job.await_step(80)
 
-    def scrape() -> dict[str, float]:
-        url = f"http://127.0.0.1:{job.metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            text = answer.read().decode()
-        return {
-            f"{sample.name}{sample.labels.get('part', '')}".removeprefix("ebbtide_trainer_"): (
-                sample.value
-            )
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+    series = scrape(job.metrics_port)
 
-    series = scrape()
+    compute, communication = (
+        series["step_part_seconds", part, ""] for part in ("compute", "communication")
+    )
+    assert compute + communication <= series["step_seconds", ""]
+    assert compute >= 0.02, "the pause is computing"
+    assert series["local_batch_samples", ""] == 8
+    assert series["gradient_tensors", ""] == 6
+    assert series["gradient_bytes", ""] == 4 * (12 * 16 + 16 + 16 + 16 + 16 * 3 + 3)
+    assert series["peak_memory_bytes", ""] > 10 << 20
+    assert series["step",] >= 80
 
-    parts = [series[f"step_part_seconds{part}"] for part in ("compute", "communication")]
-    assert sum(parts) <= series["step_seconds"]
-    assert series["step_part_secondscompute"] >= 0.02, "the pause is computing"
-    assert series["local_batch_samples"] == 8
-    assert series["gradient_tensors"] == 6
-    assert series["gradient_bytes"] == 4 * (12 * 16 + 16 + 16 + 16 + 16 * 3 + 3)
-    assert series["peak_memory_bytes"] > 10 << 20
-    assert series["step"] >= 80
+
+def test_who_waits_for_the_slowest_is_idle_and_does_not_communicate(make_job: MakeJob) -> None:
+    job = make_job("--pause-per-sample", "0.01", "--slow-gpu", "slow", steps=10_000)
+    job.start_coordinator()
+    job.start_worker(0, EBBTIDE_GPU="fast")
+    job.start_worker(1, EBBTIDE_GPU="slow")
+    job.await_step(8)  # the step in which they meet has been; shares are still equal
+
+    series = scrape(job.metrics_port)
+
+    fast, slow = (series["step_part_seconds", "idle", gpu] for gpu in ("fast", "slow"))
+    # 8 samples take 0.08 s on one and 0.24 s on the other.
+    assert fast > 0.1
+    assert fast > 2 * slow
+    assert fast > 5 * series["step_part_seconds", "communication", "fast"]
+    assert series["step_part_seconds", "compute", "slow"] >= 0.24

@@ -161,3 +161,40 @@ def test_misuse_is_named(misuse: Any, complaint: str) -> None:
 def test_reducing_before_the_loop_is_named() -> None:
     with pytest.raises(UsageError, match="inside the loop"):
         Bench().attempt.reduce()
+
+
+@pytest.mark.parametrize("own", [0, 1, 2])
+def test_ranks_that_are_to_meet_do_so_once_before_their_first_sum(own: int) -> None:
+    bench = Bench()
+
+    bench.attempt.open(weight=1.0, meets=True)
+    bench.model(torch.ones(4, 3)).sum().backward()
+    for _ in range(own):
+        bench.attempt.all_reduce(torch.ones(1), scoped=True)
+    bench.attempt.apply(bench.optimizer.step)
+
+    assert bench.group.summed == 1 + own + 1, "the meeting, the script's own, the gradients"
+    spent = bench.attempt.spent
+    assert 0 < spent.met < spent.collectives
+    assert bench.attempt.settle()
+
+
+def test_other_tries_sum_up_nothing_more() -> None:
+    bench = Bench()
+
+    bench.body()
+
+    assert bench.group.summed == 1
+    assert bench.attempt.spent.met == 0.0
+    assert bench.attempt.spent.collectives > 0
+
+
+def test_a_member_lost_before_they_meet_breaks_the_step() -> None:
+    bench = Bench(breaks=1)
+
+    bench.attempt.open(weight=1.0, meets=True)
+    bench.model(torch.ones(4, 3)).sum().backward()
+
+    assert not bench.attempt.reduce()
+    assert not bench.attempt.settle()
+    assert bench.group.summed == 0

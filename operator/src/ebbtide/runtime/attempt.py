@@ -79,7 +79,7 @@ class Attempt:
         """
         Begin a try, in which this rank has a share of `weight` of the global batch.
 
-        With `meets` the ranks meet before they reduce: what they wait for each other is told apart.
+        With `meets` the ranks meet before they sum anything up: waiting is told from sending.
         """
         self._state.mark()
         self._weight = weight
@@ -102,13 +102,9 @@ class Attempt:
             case Phase.OPEN:
                 pass
         pending, leaving = self._vote()
-        if self._meets and torch.cuda.is_initialized():
-            torch.cuda.synchronize()  # what the device still computes is no communication
-        began = time.monotonic()
+        began = self._arrive()
         try:
-            if self._meets:
-                self._group.sum_up([self._met])
-                self.spent.met = time.monotonic() - began
+            self._meet()
             self.votes = self._reducer.reduce(
                 self._group, weight=self._weight, pending=pending, leaving=leaving
             )
@@ -118,6 +114,20 @@ class Attempt:
         self.spent.collectives += time.monotonic() - began
         self.phase = Phase.REDUCED
         return True
+
+    def _arrive(self) -> float:
+        """Return when a collective begins; what the device still computes is no part of it."""
+        if self._meets and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return time.monotonic()
+
+    def _meet(self) -> None:
+        """Wait for all ranks, before the first collective of a try in which they are to meet."""
+        if self._meets:
+            self._meets = False
+            began = time.monotonic()
+            self._group.sum_up([self._met])
+            self.spent.met = time.monotonic() - began
 
     def apply(self, step: Callable[[], Any]) -> Any:
         """Stand in for `optimizer.step()`: reduce, then step; nothing when the step is broken."""
@@ -145,8 +155,9 @@ class Attempt:
             )
         if self.phase is not Phase.BROKEN:
             total = tensor.detach().clone(memory_format=torch.contiguous_format)
-            began = time.monotonic()
+            began = self._arrive()
             try:
+                self._meet()
                 self._group.sum_up([total])
             except CollectiveBroken as error:
                 self.break_(error)
