@@ -81,6 +81,19 @@ def test_a_damaged_newest_checkpoint_is_passed_over(make_job: MakeJob, undisturb
     assert "damaged" in "".join(worker.said() for worker in job.workers.values())
 
 
+def test_another_model_ends_the_worker_with_both_sides_named(make_job: MakeJob) -> None:
+    job = make_job(*PAUSE, checkpoint_interval=0.2, min_replicas=1, desired=1)
+
+    job.start(workers=1)
+    lose_all(job)
+    job.arguments += ["--width", "32"]
+    worker = job.start_worker(0, attempt=2)
+
+    assert job.await_code(worker) == 1
+    assert "MismatchError: the saved model is not this script's" in worker.said()
+    assert "0.bias was float32 [16] and is float32 [32]" in worker.said()
+
+
 def test_nothing_is_trained_when_every_checkpoint_is_bad(make_job: MakeJob) -> None:
     job = make_job(*PAUSE, checkpoint_interval=0.1)
 

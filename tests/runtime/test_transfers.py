@@ -1,9 +1,14 @@
 """Members are lost while states are saved, or on their way to a newcomer: no step is."""
 
+import re
+from pathlib import Path
+
+from ebbtide.runtime.reaping import descendants
 from support.processes import Job, Worker
 
 from .conftest import MakeJob
 
+BARE = 500 << 20  # what a trainer of a small model holds, torch's code included
 BALLAST = 50_000_000  # numbers of eight bytes: 400 MB, so that there is a middle to be lost in
 
 
@@ -35,6 +40,15 @@ def test_no_step_is_lost_with_the_member_that_saves(make_job: MakeJob, undisturb
     assert not list(job.checkpoints.glob("step-*/damaged.txt"))
 
 
+def most_memory(worker: Worker) -> int:
+    """Return the most that a process of this worker ever held, in bytes."""
+    found = []
+    for pid in descendants(worker.pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        found += [int(kb) << 10 for kb in re.findall(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)]
+    return max(found)
+
+
 def lose_in_transfer(job: Job, generation: int, newcomer: Worker) -> None:
     """Kill the newcomer once this generation forms, and prove that it never stood."""
     job.await_that(
@@ -62,8 +76,9 @@ def test_a_newcomer_lost_in_mid_transfer_holds_nobody_up(make_job: MakeJob) -> N
         lambda each: each.generation > first + 1 and each.training, "the others' next generation"
     )
     job.await_step(report.step + 3)
-    job.start_worker(1, attempt=2)
+    second = job.start_worker(1, attempt=2)
     job.await_report(lambda each: len(each.members) == 2, "another newcomer, which is taken in")
+    assert most_memory(second) < BARE + 1.5 * 8 * BALLAST, "the state was held twice"
     job.call("configure", work=job.work_with(steps=job.report().step + 5))
     job.await_done()
 

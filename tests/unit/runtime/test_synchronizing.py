@@ -3,12 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from ebbtide.runtime import streams, synchronizing
+from ebbtide.runtime.collective import WAITING
 from ebbtide.runtime.errors import CollectiveBroken, MismatchError
 from ebbtide.runtime.state import TrainState
 from ebbtide.runtime.synchronizing import Position
@@ -25,7 +27,7 @@ class Wire:
         self._breaks_after = breaks_after
         self.sizes: list[int] = []
 
-    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+    def broadcast(self, tensor: Tensor, *, source: int, within: timedelta = WAITING) -> None:
         """Give a piece to the other end."""
         if len(self.sizes) >= self._breaks_after:
             self._pieces.put(None)
@@ -47,7 +49,7 @@ class Far:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+    def broadcast(self, tensor: Tensor, *, source: int, within: timedelta = WAITING) -> None:
         self._wire.take(tensor)
 
 

@@ -6,6 +6,7 @@ and the header, whose length changes, behind them. The memory counts as the cont
 """
 
 import contextlib
+import ctypes
 import mmap
 import os
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from torch import Tensor
 from ebbtide.runtime.layouts import Layout, Slot, carve
 
 _POPULATE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14
+_STRETCH: Final = 1 << 24  # bytes at a time: a whole number of pages, soon done
 
 
 class Area:
@@ -35,7 +37,6 @@ class Area:
         except OSError:
             os.close(self.memory)
             raise
-        self._mapped = mapped
         self._flat = torch.frombuffer(mapped, dtype=torch.uint8)
         self._parts = carve(Layout(slots=self._slots, description=None), self._flat[:num_bytes])
 
@@ -49,10 +50,12 @@ class Area:
 
     def populate(self) -> None:
         """Take all pages now: the first copy would take them one by one, and be slow."""
-        try:
-            self._mapped.madvise(_POPULATE)
-        except OSError:
-            self._flat.zero_()
+        start, libc = self._flat.data_ptr(), ctypes.CDLL(None)
+        for at in range(0, self._num_bytes, _STRETCH):
+            # Not by `mmap.madvise`: it keeps the interpreter's lock, and with it the heartbeats.
+            size = min(_STRETCH, self._num_bytes - at)
+            if libc.madvise(ctypes.c_void_p(start + at), ctypes.c_size_t(size), _POPULATE):
+                return  # an older kernel: the first copy is slow then
 
     def parts(self) -> list[Tensor]:
         """The places of the tensors, in the layout's order."""

@@ -137,13 +137,18 @@ class Group:
     def _goes_by_gpu(self, tensor: Tensor) -> bool:
         return self._devices.gpu is not None and tensor.device.type == self._devices.gpu.type
 
-    def broadcast(self, tensor: Tensor, *, source: int) -> None:
-        """Replace a tensor on all ranks by the source's, chunk by chunk."""
+    def broadcast(self, tensor: Tensor, *, source: int, within: timedelta = WAITING) -> None:
+        """
+        Replace a tensor on all ranks by the source's, chunk by chunk, each `within` a time.
+
+        A short time matters to who sends much: gloo does not end a send that is under way when its
+        connection is gone, whoever shuts it, but at the end of its time.
+        """
         if self._check().world == 1:
             return
         options = dist.BroadcastOptions()
         options.rootRank = source
-        options.timeout = WAITING
+        options.timeout = within
         flat = tensor.view(-1)
         try:
             with self._watchdog.watching():

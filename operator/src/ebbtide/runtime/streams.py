@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-CHUNK: Final = 1 << 24  # bytes: large enough for the network, small beside any state
+CHUNK: Final = 1 << 22  # bytes: large enough for the network, small beside any state
 
 
 def buffer(total: int) -> Tensor:

@@ -12,14 +12,16 @@ all have the same.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
 
 from ebbtide.runtime import layouts, streams
 from ebbtide.runtime.checkpoint import Shelf, Targets
+from ebbtide.runtime.collective import WAITING
 from ebbtide.runtime.errors import CollectiveBroken, MismatchError
 from ebbtide.runtime.layouts import Layout, LayoutError
 from ebbtide.runtime.reporting import Progress, say
@@ -29,7 +31,7 @@ from ebbtide.runtime.state import TrainState
 class Broadcasting(Protocol):
     """What a `Group` can do."""
 
-    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+    def broadcast(self, tensor: Tensor, *, source: int, within: timedelta = WAITING) -> None:
         """Replace a tensor on all ranks by the source's."""
 
 
@@ -85,6 +87,10 @@ def check_layout(saved: dict[str, Any], ours: dict[str, Any]) -> None:
         )
 
 
+PIECE: Final = timedelta(seconds=3)
+"""For one piece of a state: so long does a member that is lost hold up who sends to it."""
+
+
 class Keeping(Enum):
     """What a receiver holds, and so what becomes of the pieces."""
 
@@ -103,7 +109,7 @@ def send(group: Broadcasting, state: TrainState, position: Position, *, source: 
     what = f"sending the state of step {position.step}"
     with Progress(what, total=layout.num_bytes) as progress:
         while count := giving.fill(chunk):
-            group.broadcast(chunk[:count], source=source)
+            group.broadcast(chunk[:count], source=source, within=PIECE)
             progress.add(count)
 
 
@@ -131,7 +137,7 @@ def receive(
     with Progress(f"taking the state of step {position.step}", total=left) as progress:
         while left > 0:
             piece = chunk[: min(left, chunk.numel())]
-            group.broadcast(piece, source=source)
+            group.broadcast(piece, source=source, within=PIECE)
             if sink is not None:
                 sink.pour(piece)
             left -= piece.numel()
