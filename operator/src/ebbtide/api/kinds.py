@@ -95,9 +95,12 @@ POOL: Final = Kind(
         Column("Ready", "integer", ".status.nodes.ready"),
         Column("Nodes", "integer", ".status.nodes.total"),
         Column("Max", "integer", ".spec.maxNodes"),
+        Column("Available", "boolean", ".status.availability.available"),
         _AGE,
         Column("Zone", "string", ".spec.zone", wide=True),
         Column("Notice", "integer", ".spec.noticeSeconds", wide=True),
+        Column("Left out until", "string", ".status.availability.leftOutUntil", wide=True),
+        Column("Last loss", "date", ".status.lastRevocationTime", wide=True),
     ),
 )
 PROFILE: Final = Kind(

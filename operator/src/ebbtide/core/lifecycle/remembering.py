@@ -86,8 +86,8 @@ def _follow(past: Past, view: PoolView, *, now: datetime, settings: Settings) ->
     known = {one.node for one in kept}
     new = [
         Followed(node=name, mark=_mark(node), since=node.ready_changed)
-        for name, node in view.nodes.items()
-        if name in in_use and name not in known and node.ready
+        for name in in_use
+        if name not in known and (node := view.nodes.get(name)) is not None and node.ready
     ]
     new.sort(key=lambda one: (one.since, one.node), reverse=True)
     kept += new[: max(MOST_FOLLOWED - len(kept), 0)]

@@ -82,7 +82,7 @@ def fix_size(job: Job, pools: Sequence[Pool], *, dry: frozenset[str] = frozenset
         gpus=job.gpus_per_worker,
         spares=job.spares or 0,  # Auto: without a plan nobody can say that one pays
         unfit=unfit,
-        dry=dry,
+        dry=dry.intersection(pool.name for pool in fit),
     )
 
 

@@ -91,7 +91,8 @@ class Fixed:
             return no(*self.no_plan)
         by_hand = self.job.plan_mode is PlanMode.MANUAL or self.job.counts_steps
         reason = reasons.MANUAL_SIZE if by_hand else reasons.FIXED_SIZE
-        return yes(reason, _describe(self.job, self.placement))
+        text, dry = _describe(self.job, self.placement), ", ".join(sorted(self.placement.dry))
+        return yes(reason, f"no node comes from {dry}: {text}" if dry else text)
 
     @property
     def at_risk(self) -> Claim:
