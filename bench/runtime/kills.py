@@ -47,18 +47,19 @@ class Account:
             except ValueError:
                 continue
             if what == "tried":
-                self._note(name, step, *rest)
+                rank, world, ids = rest
+            if world != WORLD:
+                self.faults.append(f"{name} tried step {step} in a world of {world}")
+            self._note(name, step, rank, tuple(ids))
                 continue
             if last not in {-1, step - 1}:
                 self.faults.append(f"{name} applied step {step} after step {last}")
             last = step
             self.applied[step] = self.applied.get(step, 0) + 1
 
-    def _note(self, name: str, step: int, rank: int, world: int, ids: list[int]) -> None:
-        if world != WORLD:
-            self.faults.append(f"{name} tried step {step} in a world of {world}")
-        known = self.samples.setdefault(step, {}).setdefault(rank, tuple(ids))
-        if known != tuple(ids):
+    def _note(self, name: str, step: int, rank: int, ids: tuple[int, ...]) -> None:
+        known = self.samples.setdefault(step, {}).setdefault(rank, ids)
+        if known != ids:
             self.faults.append(f"{name} tried step {step} with other samples than rank {rank} had")
 
     def check(self, steps: int) -> list[str]:

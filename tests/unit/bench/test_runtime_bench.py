@@ -115,8 +115,10 @@ def test_an_account_in_which_one_took_over_from_another_is_in_order() -> None:
 @pytest.mark.parametrize(
     ("second", "found"),
     [
-        pytest.param({"steps": range(49)}, "16 samples are missing", id="a share is missing"),
-        pytest.param({"steps": range(50), "rank": 0}, "samples in 50 steps", id="one came twice"),
+        pytest.param({"steps": range(49)}, "1584 samples in 50 steps", id="a share is missing"),
+        pytest.param(
+            {"steps": range(50), "rank": 0}, "800 samples in 50 steps", id="one came twice"
+        ),
         pytest.param({"steps": range(50), "world": 3}, "in a world of 3", id="another world"),
         pytest.param({"steps": range(0, 50, 2)}, "applied step 2 after step 0", id="a gap"),
     ],
@@ -126,7 +128,7 @@ def test_an_account_that_is_not_in_order_says_where(second: dict[str, Any], foun
     tell(account, "a", 0, range(50))
     tell(account, "b", **{"rank": 1, **second})
 
-    assert any(found in fault or "samples in" in fault for fault in account.check(50))
+    assert any(found in fault for fault in account.check(50))
 
 
 def test_a_step_that_nobody_applied_is_named() -> None:
@@ -142,7 +144,7 @@ def test_kills_are_judged_by_all_that_may_not_be() -> None:
 
     assert all(row.holds for row in kills.rows_of(sound))
     for wrong in ({"is_same": False}, {"faults": ("x",)}, {"steps_redone": 1}, {"kills": 99}):
-        rows = kills.rows_of(replace(sound, **wrong))  # type: ignore[arg-type]  # fields of Outcome
+        rows = kills.rows_of(replace(sound, **wrong))
         assert sum(not row.holds for row in rows) == 1
 
 
