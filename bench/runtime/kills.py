@@ -47,10 +47,10 @@ class Account:
             except ValueError:
                 continue
             if what == "tried":
-                rank, world, ids = rest
-            if world != WORLD:
-                self.faults.append(f"{name} tried step {step} in a world of {world}")
-            self._note(name, step, rank, tuple(ids))
+                    rank, world, ids = rest
+                if world != WORLD:
+                    self.faults.append(f"{name} tried step {step} in a world of {world}")
+                self._note(name, step, rank, tuple(ids))
                 continue
             if last not in {-1, step - 1}:
                 self.faults.append(f"{name} applied step {step} after step {last}")
