@@ -47,7 +47,7 @@ class Account:
             except ValueError:
                 continue
             if what == "tried":
-                    rank, world, ids = rest
+                rank, world, ids = rest
                 if world != WORLD:
                     self.faults.append(f"{name} tried step {step} in a world of {world}")
                 self._note(name, step, rank, tuple(ids))
