@@ -18,8 +18,8 @@ class StepTimeSpec(Schema):
 
     gpu: GpuType = Field(description="Kind of GPU, as in V100.")
     local_batch: Positive = Field(description="Samples of one rank in the step.")
-    seconds: Amount = Field(description="Mean time of the step in seconds.")
-    samples: Positive = Field(default=1, description="Measurements that this is the mean of.")
+    seconds: Amount = Field(description="Time of the step in seconds, a mean or a median.")
+    samples: Positive = Field(default=1, description="Measurements that this is made of.")
 
 
 class CommTimeSpec(Schema):

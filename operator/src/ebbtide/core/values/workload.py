@@ -15,7 +15,7 @@ class StepTime:
     gpu: str
     local_batch: int
     seconds: float
-    samples: int = 1  # measurements that this is the mean of
+    samples: int = 1  # measurements that this is the mean or the median of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
