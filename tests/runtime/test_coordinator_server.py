@@ -35,7 +35,8 @@ async def test_a_wrong_token_is_refused_on_either_side() -> None:
         reader, writer = await coordinator.enter(token=b"guess")
         refusal = await read(reader)
         assert isinstance(refusal, Refused)
-        assert "token" in refusal.reason
+        assert "the token is wrong: 127.0.0.1:" in refusal.reason
+        assert "as 'worker'" in refusal.reason
         assert await has_ended(reader)
         writer.close()
 
@@ -61,7 +62,7 @@ async def test_another_protocol_is_refused() -> None:
 
         refusal = await read(reader)
         assert isinstance(refusal, Refused)
-        assert "protocol" in refusal.reason
+        assert f"speaks protocol {PROTOCOL + 1}, this coordinator {PROTOCOL}:" in refusal.reason
         writer.close()
 
 

@@ -31,6 +31,8 @@ def test_answers_calls(name: str, fields: dict[str, str], error: str) -> None:
         pytest.param({"desired": -1}, id="less than none"),
         pytest.param({"heartbeat": 0.0}, id="endless heartbeats"),
         pytest.param({"heartbeat": float("inf")}, id="no heartbeat"),
+        pytest.param({"desired": 4097}, id="more workers than can be held"),
+        pytest.param({"desired": 4096, "processes_per_worker": 65}, id="too large a world"),
     ],
 )
 def test_refuses_impossible_working_fields(change: dict[str, float]) -> None:
@@ -39,6 +41,15 @@ def test_refuses_impossible_working_fields(change: dict[str, float]) -> None:
 
     assert members.configure(msgspec.structs.replace(before, **change))
     assert members.ledger.report().work == before
+
+
+def test_a_world_that_is_too_large_is_refused_with_both_numbers() -> None:
+    members = make_members()
+    wanted = msgspec.structs.replace(members.work, desired=5000)
+
+    assert members.configure(wanted) == (
+        "5000 workers are wanted, this coordinator takes at most 4096"
+    )
 
 
 def test_an_expelled_worker_is_out_and_stays_out() -> None:

@@ -5,7 +5,16 @@ from typing import Any, Final
 from ebbtide.coordinator import leaving
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.state import State
-from ebbtide.wire.messages import MAX_NAME, Call, Configure, Expelled, SaveNow, WorkSpec
+from ebbtide.wire.messages import (
+    MAX_MEMBERS,
+    MAX_NAME,
+    MAX_RANKS,
+    Call,
+    Configure,
+    Expelled,
+    SaveNow,
+    WorkSpec,
+)
 
 MAX_ORDERS: Final = 16_384  # names kept of workers that were warned, stopped or expelled
 MAX_STOP_SECONDS: Final = 86_400.0
@@ -74,19 +83,43 @@ def _warn(state: State, name: str, *, on: bool, out: Outbox) -> None:
 def _configure(state: State, work: WorkSpec | None, *, out: Outbox) -> str:
     if work is None:
         return "configure needs the working fields"
-    if work.steps < 0 or work.min_replicas < 1 or work.desired < 0:
-        return "minReplicas must be at least 1, steps and desired at least 0"
-    if work.steps and work.global_batch_size < 1:
-        return "globalBatchSize must be at least 1 where there are steps"
-    if not 0.01 <= work.heartbeat <= 60.0:  # noqa: PLR2004 -- silence must stay short and bearable
-        return f"a heartbeat of {work.heartbeat} s is outside 0.01 to 60"
-    if work == state.work:
-        return ""
+    fault = _find_fault(work)
+    if fault or work == state.work:
+        return fault
     state.work = work
     out.note(f"configured: {work.desired} workers wanted, at least {work.min_replicas}")
     for process in state.processes():
         out.send(process.link, Configure(work=work))
     return ""
+
+
+def _find_fault(work: WorkSpec) -> str:
+    """Say what is wrong with working fields: the value, the limit; empty = nothing."""
+    largest = max(work.desired, work.min_replicas)
+    ranks = largest * work.processes_per_worker
+    checks = (
+        (
+            work.steps < 0 or work.min_replicas < 1 or work.desired < 0,
+            "minReplicas must be at least 1, steps and desired at least 0",
+        ),
+        (
+            work.steps != 0 and work.global_batch_size < 1,
+            "globalBatchSize must be at least 1 where there are steps",
+        ),
+        (
+            not 0.01 <= work.heartbeat <= 60.0,  # noqa: PLR2004 -- silence must stay short and bearable
+            f"a heartbeat of {work.heartbeat} s is outside 0.01 to 60",
+        ),
+        (
+            largest > MAX_MEMBERS,
+            f"{largest} workers are wanted, this coordinator takes at most {MAX_MEMBERS}",
+        ),
+        (
+            ranks > MAX_RANKS,
+            f"a world of {ranks} ranks is wanted, this coordinator takes at most {MAX_RANKS}",
+        ),
+    )
+    return next((why for is_wrong, why in checks if is_wrong), "")
 
 
 def _ask_to_save(state: State, *, now: float, out: Outbox) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ebbtide.wire.frames import MAX_FRAME, Decoder, FrameError, encode, is_proof
 from ebbtide.wire.messages import (
+    MAX_NAME,
     PROTOCOL,
     Answer,
     Canary,
@@ -73,11 +74,15 @@ class Connection:
         answer: Answer = await self._read_one(Answer, limit=GREETING_BYTES)
         if answer.protocol != PROTOCOL:
             raise self._refuse(
-                f"protocol {answer.protocol} is not {PROTOCOL}, which is spoken here"
+                f"{self.peer} speaks protocol {answer.protocol}, this coordinator {PROTOCOL}: use"
+                " images of one release"
             )
         is_known = answer.side in SIDES
         if not is_known or not is_proof(answer.digest, token=token, nonce=nonce, side=answer.side):
-            raise self._refuse("the token is wrong")
+            raise self._refuse(
+                f"the token is wrong: {self.peer} did not prove, as {answer.side[:MAX_NAME]!r},"
+                " that it knows the one of this job"
+            )
         return answer.side
 
     async def read_first(self) -> Register | Canary:

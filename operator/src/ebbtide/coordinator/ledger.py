@@ -9,6 +9,7 @@ from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.reporting import build_report, strip_progress
 from ebbtide.coordinator.state import LEASE_SECONDS, SILENT_BEATS, Process, State, Worker
 from ebbtide.wire.messages import (
+    MAX_MEMBERS,
     MAX_NAME,
     Call,
     Expelled,
@@ -23,7 +24,7 @@ from ebbtide.wire.messages import (
 from ebbtide.wire.names import GENERATIONS_PER_ATTEMPT
 
 MAX_PROCESSES = 64  # of one worker
-MAX_WORKERS = 4096
+MAX_WORKERS = MAX_MEMBERS
 KEEP_GONE_SECONDS = 600.0  # how long a worker stays in the report after it is gone
 KEEP_GONE = 256
 
@@ -160,6 +161,7 @@ class Ledger:
         """Say what is wrong with it; empty = nothing."""
         state = self._state
         known = state.workers.get(said.worker)
+        known_processes = known.num_processes if known else 0
         checks = (
             (
                 not said.worker or max(len(said.worker), len(said.address)) > MAX_NAME,
@@ -177,12 +179,15 @@ class Ledger:
                 said.generation >= (state.attempt + 1) * GENERATIONS_PER_ATTEMPT,
                 f"generation {said.generation} is of a newer coordinator than this one",
             ),
-            (known is None and len(state.workers) >= MAX_WORKERS, "too many workers"),
+            (
+                known is None and len(state.workers) >= MAX_WORKERS,
+                f"{MAX_WORKERS} workers are known already, the most of this coordinator",
+            ),
             (
                 known is not None
                 and bool(known.processes)
                 and known.num_processes != said.processes,
-                "its processes do not agree on how many they are",
+                f"it counts {said.processes} processes, its worker's others {known_processes}",
             ),
         )
         return next((why for is_wrong, why in checks if is_wrong), "")

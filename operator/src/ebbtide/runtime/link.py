@@ -204,7 +204,10 @@ class Link:
         if not isinstance(challenge, Challenge):
             raise LinkRefusedError(f"a {type(challenge).__name__} came instead of a challenge")
         if challenge.protocol != PROTOCOL:
-            raise LinkRefusedError(f"the coordinator speaks protocol {challenge.protocol}")
+            raise LinkRefusedError(
+                f"the coordinator speaks protocol {challenge.protocol}, this process {PROTOCOL}:"
+                " use images of one release"
+            )
         if challenge.attempt < self._attempt:
             raise LinkRefusedError(f"coordinator attempt {challenge.attempt} is an older one")
         self._attempt = challenge.attempt

@@ -20,6 +20,7 @@ PROTOCOL = 1
 MAX_NAME = 253
 MAX_TEXT = 4096
 MAX_MEMBERS = 4096
+MAX_RANKS = 4096 * 64
 LARGEST = 10**12  # as in the API: what is larger could not be stored in a status, nor counted with
 
 Number = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
