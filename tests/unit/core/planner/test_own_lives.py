@@ -76,6 +76,20 @@ def test_after_an_hour_a_bad_pool_is_believed_enough_to_be_tried_again(
     assert mean_hours(knowledge, after) == pytest.approx(mean_hours(knowledge, past_of(1 / 12)))
 
 
+def test_the_law_is_learnt_anew_when_something_happened_and_every_ten_minutes(
+    knowledge: Embedded,
+) -> None:
+    past = Past(followed=(Followed(node="n", mark="m", since=at(-HOUR)),))
+    law = knowledge.life(POOL, NOW, past)
+
+    assert knowledge.life(POOL, at(540), past) is law
+    assert knowledge.life(POOL, at(660), past) is not law
+    assert (
+        knowledge.life(POOL, NOW, Past(lives=past_of(2.0).lives, followed=past.followed)) is not law
+    )
+    assert knowledge.life(make_pool("b", zone="us-east-1a"), NOW, past) is not law
+
+
 def test_nodes_on_demand_are_not_taken_away(knowledge: Embedded) -> None:
     past = past_of(0.1, 0.1, 0.1)
 

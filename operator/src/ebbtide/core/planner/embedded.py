@@ -16,11 +16,13 @@ from ebbtide.core.planner.knowledge import Workload
 from ebbtide.core.planner.rank_times import Chip, Knowing
 from ebbtide.core.planner.speed import Speed
 from ebbtide.core.planner.speeds import Layout, build_speed, correct
-from ebbtide.core.values.past import LifeTold, Past
+from ebbtide.core.values.past import Life, LifeTold, Past
 from ebbtide.core.values.pool import Market, Pool
 from ebbtide.core.values.workload import Profile
 
 LIFE_UNIT_S: Final = 300.0
+MOST_LAWS: Final = 256
+"""Kept, each of at most 23 kB."""
 FINE_UNIT_S: Final = 60.0
 """For a pool that has lost nodes: some lose them within minutes."""
 LIFE_UNTIL_S: Final = 48 * 3600.0
@@ -49,6 +51,14 @@ class _Asked(NamedTuple):
     types: tuple[str, ...]
 
 
+class _Lived(NamedTuple):
+    """What the law of life of a pool's nodes depends on."""
+
+    pool: tuple[str, str, str]
+    lives: tuple[Life, ...]
+    hour: datetime | None  # None: the hour of day tells nothing
+
+
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
     """Answers for one job after another; what it holds of any changes no answer."""
@@ -63,6 +73,9 @@ class Embedded:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """What was worked out before, which is the same again; profiles are kept for their ids."""
+    _laws: dict[_Lived, Survival] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _overheads: dict[int, tuple[Profile | None, Overheads]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -92,10 +105,18 @@ class Embedded:
         """Return the law of life of a new node; None where nodes are not taken away."""
         if pool.market is Market.ON_DEMAND:
             return None
-        model = own_lives.learn(self.lifetimes, pool, past, now=now, start=self._start)
-        asked = own_lives.ask(pool, now)
-        unit_s = FINE_UNIT_S if past.last_revocation is not None else LIFE_UNIT_S
-        return model.laws_of(asked, unit_s=unit_s, until_s=LIFE_UNTIL_S)[0]
+        lives = own_lives.select(past, now=now, start=self._start)
+        hour = None if self.lifetimes.hours is None else now.replace(second=0, microsecond=0)
+        lived = _Lived((pool.name, pool.zone, pool.gpu_type), lives, hour)
+        if lived not in self._laws:
+            if len(self._laws) >= MOST_LAWS:
+                self._laws.clear()
+            model = own_lives.learn(self.lifetimes, pool, lives)
+            unit_s = FINE_UNIT_S if any(life.revoked for life in lives) else LIFE_UNIT_S
+            asked = own_lives.ask(pool, now)
+            laws = model.laws_of(asked, unit_s=unit_s, until_s=LIFE_UNTIL_S)
+            self._laws[lived] = laws[0]
+        return self._laws[lived]
 
     def tell_life(self, pool: Pool, past: Past, now: datetime) -> LifeTold | None:
         """Say what is expected of a new node; None where no node of the pool was ever lost."""

@@ -6,6 +6,7 @@ which lives, and how good the answer is on lives that it did not see.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,15 +20,39 @@ from ebbtide.core.values.past import Life, LifeTold, Past
 from ebbtide.core.values.pool import Pool
 
 HOUR: Final = timedelta(hours=1)
+AGE_STEP: Final = timedelta(minutes=10)
 LEAST_SCORED: Final = 10
 """With fewer lives, half of them say nothing about the other half."""
 
 
-def learn(
-    model: Lifetimes, pool: Pool, past: Past, *, now: datetime, start: timedelta
-) -> Lifetimes:
-    """Return a model that knows the pool's own lives; `start` as for `Past.believed`."""
-    return _fit(model, pool, past.believed(now, start))
+def select(past: Past, *, now: datetime, start: timedelta) -> tuple[Life, ...]:
+    """
+    Return the lives to learn from; `start` as for `Past.believed`.
+
+    Ages of nodes that live are rounded down: who asks every minute need not learn anew each time.
+    """
+    found = past.believed(now, start)
+    return tuple(
+        life if life.revoked else replace(life, lasted=life.lasted - life.lasted % AGE_STEP)
+        for life in found
+    )
+
+
+def learn(model: Lifetimes, pool: Pool, lives: Sequence[Life]) -> Lifetimes:
+    """Return a model that knows lives of nodes of the pool."""
+    if not lives:
+        return model
+    number = len(lives)
+    hours, revoked = _arrays(lives)
+    return model.learn(
+        Table.of(
+            pool=[pool.name] * number,
+            zone=[pool.zone or ABSENT] * number,
+            gpu=[pool.gpu_type or ABSENT] * number,
+            lifetime_h=hours.tolist(),
+            revoked=revoked.astype(int).tolist(),
+        )
+    )
 
 
 def ask(pool: Pool, now: datetime) -> Table:
@@ -52,7 +77,7 @@ def tell(
     if not lives:
         return None
     asked = ask(pool, now)
-    fitted = _fit(model, pool, lives)
+    fitted = learn(model, pool, lives)
     question = fitted.ask(asked)
     alive = fitted.survival(asked, np.array([[1.0, DAY]]))[0]
     median = question.curves.quantile(question.group, question.age, 0.5)[0]
@@ -69,22 +94,6 @@ def tell(
     )
 
 
-def _fit(model: Lifetimes, pool: Pool, lives: Sequence[Life]) -> Lifetimes:
-    if not lives:
-        return model
-    number = len(lives)
-    hours, revoked = _arrays(lives)
-    return model.learn(
-        Table.of(
-            pool=[pool.name] * number,
-            zone=[pool.zone or ABSENT] * number,
-            gpu=[pool.gpu_type or ABSENT] * number,
-            lifetime_h=hours.tolist(),
-            revoked=revoked.astype(int).tolist(),
-        )
-    )
-
-
 def _score(model: Lifetimes, pool: Pool, lives: Sequence[Life]) -> float | None:
     """Return the integrated Brier score over a day of every other life by the rest, both ways."""
     if len(lives) < LEAST_SCORED or not any(life.revoked for life in lives):
@@ -95,7 +104,7 @@ def _score(model: Lifetimes, pool: Pool, lives: Sequence[Life]) -> float | None:
     for known, unseen in (halves, halves[::-1]):
         hours, revoked = _arrays(unseen)
         grid = grid_to(DAY)
-        fitted = _fit(model, pool, known)
+        fitted = learn(model, pool, known)
         survival = fitted.survival(ask(pool, unseen[0].since), grid[None, :])
         wide = np.repeat(survival, len(unseen), axis=0)
         seen = Steps.of(hours, ~revoked)
