@@ -15,7 +15,8 @@ import numpy as np
 from ebbtide.core.planner.solver.cover import Flags, Floats, Places
 from ebbtide.core.planner.solver.question import PoolOffer
 
-UNITS: Final = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+UNIT: Final = 10_000.0
+"""Parts of one that quanta are looked for in."""
 WHOLE: Final = 1e-9
 
 
@@ -54,31 +55,37 @@ class Kinds:
 
 def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
     """Return the kinds of nodes of which any can be had."""
-    named = sorted((pool for pool in pools if pool.most), key=attrgetter("name"))
-    if not named:
+    offered = [pool for pool in pools if pool.most]
+    if not offered:
         none = np.zeros(0)
         return Kinds(none, none, none, none.astype(bool), (), none.astype(np.intp))
-    rows = [(pool.usd_per_hour, pool.rate, pool.is_on_demand, pool.most) for pool in named]
-    table = np.array(rows, dtype=np.float64).T
-    order = np.lexsort((-table[3], table[2], table[1], table[0]))
+    table = np.empty((4, len(offered)))
+    for row, name in zip(table, ("usd_per_hour", "rate", "is_on_demand", "most"), strict=True):
+        row[:] = list(map(attrgetter(name), offered))
+    keys = (-table[3], table[2], table[1], table[0])
+    order = np.lexsort(keys)
+    ordered = table[:, order]
+    if (ordered[:, 1:] == ordered[:, :-1]).all(axis=0).any():  # then names decide
+        names = np.array([pool.name for pool in offered])
+        order = np.lexsort((names.argsort().argsort(), *keys))
     table = table[:, order]
-    starts = np.concatenate([[True], (np.diff(table[:3]) != 0).any(axis=0)])
-    firsts = np.flatnonzero(starts)
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = (table[:3, 1:] != table[:3, :-1]).any(axis=0)
+    firsts = starts.nonzero()[0]
     return Kinds(
         table[0, firsts],
         table[1, firsts],
         np.add.reduceat(table[3], firsts),
         table[2, firsts] > 0,
-        tuple(named[place] for place in order),
-        np.cumsum(starts) - 1,
+        tuple([offered[place] for place in order.tolist()]),
+        starts.cumsum() - 1,
     )
 
 
 def find_quantum(values: Floats) -> float:
     """Return a number of which all values are whole multiples; 0 where there is no large one."""
-    for unit in UNITS:
-        scaled = values * unit
-        whole = np.rint(scaled)
-        if (np.abs(scaled - whole) <= WHOLE * np.maximum(1, np.abs(scaled))).all():
-            return float(np.gcd.reduce(whole.astype(np.int64))) / unit
-    return 0.0
+    scaled = values * UNIT
+    whole = np.rint(scaled)
+    if (np.abs(scaled - whole) > WHOLE * np.maximum(1, np.abs(scaled))).any():
+        return 0.0
+    return float(np.gcd.reduce(whole.astype(np.int64))) / UNIT

@@ -21,7 +21,7 @@ LOOSE: float = 4 * FEASIBLE
 
 def measure(fleet: Fleet, counts: Mapping[str, int], servers: int) -> tuple[float, float]:
     """Return USD per hour and rate of a plan."""
-    pools = [(pool, counts[pool.name]) for pool in fleet.pools if counts.get(pool.name)]
+    pools = [(pool, counts[pool.name]) for pool in fleet.pools if pool.name in counts]
     # Summed exactly: the order of the pools must not show.
     cost = math.fsum(pool.usd_per_hour * count for pool, count in pools)
     rate = math.fsum(pool.rate * count for pool, count in pools)
@@ -47,7 +47,7 @@ def find_breaches(question: Question, counts: Mapping[str, int], servers: int) -
 
 
 def _breaches_of_pools(fleet: Fleet, counts: Mapping[str, int]) -> list[str]:
-    pools = {pool.name: pool for pool in fleet.pools}
+    pools = {pool.name: pool for pool in fleet.pools if pool.name in counts}
     found = []
     for name, count in counts.items():
         if name not in pools:

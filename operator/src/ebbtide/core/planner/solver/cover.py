@@ -63,7 +63,7 @@ class Cover:
         least = self.least
         return float(least.sum()), float(self.cost @ least), float(self.rate @ least)
 
-    def at(self, chosen: Places | Flags | slice) -> "Cover":
+    def at(self, chosen: Places | Flags | list[int]) -> "Cover":
         """Return the same problem with some of the sizes."""
         if len(self.sizes) == 1:
             return self
@@ -92,17 +92,19 @@ class Cover:
 
     def value_of(self, plan: Floats) -> float | None:
         """Return what a plan costs; None when it breaks a limit, by whatever it was found."""
-        if plan.shape != self.cost.shape or not np.isfinite(plan).all():
+        if plan.shape != self.cost.shape:
             return None
-        if (plan != np.rint(plan)).any() or (plan < self.least).any() or (plan > self.most).any():
+        # What is not a number is not itself, and what is not finite is above the most.
+        if not ((plan == np.rint(plan)) & (plan >= self.least) & (plan <= self.most)).all():
             return None
-        place = int(np.searchsorted(self.sizes, plan.sum()))
-        if place == len(self.sizes) or self.sizes[place] != plan.sum():
+        nodes = plan.sum()
+        place = int(self.sizes.searchsorted(nodes))
+        if place == len(self.sizes) or self.sizes[place] != nodes:
             return None
         rate, slack = float(self.rate @ plan), 1.001 * self.slack[place]
         if not self.demand[place] - slack <= rate <= self.top[place] + slack:
             return None
-        if plan[self.is_on_demand].sum() < self.floor:
+        if self.floor > 0 and plan[self.is_on_demand].sum() < self.floor:
             return None
         return float(self.scale[place] * (self.cost @ plan))
 
@@ -119,8 +121,3 @@ class Incumbent:
         value = cover.value_of(plan)
         if value is not None and value < self.value:
             self.value, self.plan = value, plan
-
-    @property
-    def goal(self) -> float:
-        """Plans must be below this to count as better."""
-        return self.value - CLOSED * abs(self.value) if np.isfinite(self.value) else self.value

@@ -61,7 +61,7 @@ class Bound:
         if low.place != high.place or low.missing <= high.missing:
             return None
         share = low.missing / (low.missing - high.missing)
-        first, second = low.filling.plan(cover, low.place), high.filling.plan(cover, high.place)
+        first, second = low.plan(cover), high.plan(cover)
         mixed: Floats = first + share * (second - first)
         return mixed
 
@@ -70,10 +70,14 @@ class Bound:
 class Side:
     """A plan as a line: what it comes to at each price of rate."""
 
-    filling: Filling
+    order: Places | list[int]
     place: int
     cost: float
     missing: float
+
+    def plan(self, cover: Cover) -> Floats:
+        """Return the nodes of each pool."""
+        return fill(cover, np.asarray(self.order)).plan(cover, self.place)
 
     def at(self, price: float) -> float:
         """Return the value of the line."""
@@ -177,7 +181,7 @@ class _Climb:
             self._offer(filling)
             place = self._take(filling, price)
             line = self._line(filling, place)
-            if price == crossing and line.at(price) >= _flat(low.at(price)):
+            if price == crossing and line.at(price) >= flatten(low.at(price)):
                 break
             if line.missing > 0:
                 low = line
@@ -188,7 +192,7 @@ class _Climb:
     def _line(self, filling: Filling, place: int) -> Side:
         scale = float(self.cover.scale[place])
         missing = scale * float(self.cover.demand[place] - filling.rate[place])
-        return Side(filling, place, scale * float(filling.cost[place]), missing)
+        return Side(filling.order, place, scale * float(filling.cost[place]), missing)
 
     def _take(self, filling: Filling, price: float) -> int:
         """Raise the bound of every size; return the place of the least one."""
@@ -211,5 +215,6 @@ class _Climb:
             self.lowest, self.found = float(values[place]), (filling, place)
 
 
-def _flat(value: float) -> float:
+def flatten(value: float) -> float:
+    """Return what a crossing must lie above to be above the function."""
     return value - FLAT * abs(value)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ebbtide.core.planner.solver.canon import Kinds, find_quantum
+from ebbtide.core.planner.solver.climb import bound
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
-from ebbtide.core.planner.solver.dual import bound, fill
+from ebbtide.core.planner.solver.dominance import limit_most
+from ebbtide.core.planner.solver.dual import fill
 from ebbtide.core.planner.solver.question import Fleet
 from ebbtide.core.planner.solver.search import FallBack, Found, Limits, search
 
@@ -69,6 +71,8 @@ class Ground:
     proven: bool = True
     num_fall_backs: int = 0
     price: float = 0.0
+    needed: Floats | None = None
+    """How many nodes of each kind some best plan stays within, once that is known."""
 
     @property
     def has_efficiency(self) -> bool:
@@ -154,7 +158,7 @@ class Ground:
 
     def glance(self, cover: Cover, price: float | None = None) -> tuple[float, float]:
         """Return the bound on all plans without a search, and the price of rate there."""
-        found = bound(cover, Incumbent(np.inf), start=price)
+        found = bound(cover.of(cover.most > 0), Incumbent(np.inf), start=price)
         return (np.inf, 0.0) if found is None else (float(found.bounds.min()), found.price)
 
     def guess(self, cover: Cover) -> Floats | None:
@@ -180,7 +184,7 @@ class Ground:
             most = np.append(most, float(sizes.high - sizes.low))
             is_on_demand = np.append(is_on_demand, values=False)
             chosen = np.array([float(sizes.high)])
-        return Cover(
+        cover = Cover(
             cost=cost,
             rate=rate,
             least=np.zeros(len(most)),
@@ -193,3 +197,7 @@ class Ground:
             floor=float(self.fleet.on_demand_floor),
             quantum=quantum,
         )
+        # Which kinds dominate which is the same for cost at a rate, rate for a cost, and any ratio.
+        if self.needed is None:
+            self.needed = limit_most(cover)
+        return replace(cover, most=self.needed)

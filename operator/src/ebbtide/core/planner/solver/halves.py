@@ -16,7 +16,6 @@ import numpy as np
 
 from ebbtide.core.planner.solver.cover import Cover, Floats, Places
 from ebbtide.core.planner.solver.prices import Prices
-from ebbtide.core.planner.solver.radius import radius
 from ebbtide.core.planner.solver.states import (
     DISTANCE,
     NODES,
@@ -33,6 +32,8 @@ LOOKED_AT: Final = 20_000
 """So many are looked at together."""
 TURNS: Final = 8
 """More of these, and the problem is cut in two."""
+FEW: Final = 4
+"""States of the first half that are looked at first: the best of them may rule out the rest."""
 SHORT: Final = 3.0
 """Times its reach, that a short list looks beyond the floor."""
 COUNTS: Final = 200
@@ -49,14 +50,14 @@ class Look(Protocol):
 
 
 class Halves:
-    """The near pools dealt to two lists, for one cover and one set of prices."""
+    """The near pools of a lister dealt to two lists."""
 
-    def __init__(self, cover: Cover, prices: Prices, room: float) -> None:
-        self.cover = cover
-        self.prices = prices
-        self.lister = Lister(cover, prices, room)
+    def __init__(self, lister: Lister, room: float) -> None:
+        self.cover = lister.cover
+        self.prices = lister.prices
+        self.lister = lister
         self.room = room
-        self.pools = self._deal(self.lister.near(room))
+        self.pools = self._deal(lister.near(room))
 
     def _deal(self, pools: Places) -> tuple[Places, Places]:
         """Deal the pools to two halves of as many states, farthest first in each."""
@@ -74,16 +75,8 @@ class Halves:
 
     def reach(self, log_states: float) -> float:
         """Return a distance within which neither half has more states than asked for."""
-        lister = self.lister
-        return min(
-            radius(
-                lister.columns[DISTANCE, pools],
-                lister.spread[pools],
-                room=self.room,
-                log_states=log_states,
-            )
-            for pools in self.pools
-        )
+        reach = self.lister.reach
+        return min(reach(pools, room=self.room, log_states=log_states) for pools in self.pools)
 
     def search(self, reach: float, look: Look) -> bool:
         """Look at all plans within a distance; tell whether that was little enough work."""
@@ -127,15 +120,17 @@ class Halves:
         distances = second.sums[DISTANCE]
         rooms = look(None)
         top = float(rooms.max())
-        rows = max(1, LOOKED_AT // len(distances))
-        for turn, begin in enumerate(range(0, len(chosen), rows)):
-            part = chosen[begin : begin + rows]
+        most = max(1, LOOKED_AT // len(distances))
+        rows, done = min(FEW, most), 0
+        while done < len(chosen):
+            part = chosen[done : done + rows]
             # What was good enough may no longer be, as plans are found.
             part = part[excess[part] < float(rooms.max()) - top]
             if not len(part):
                 return True
-            if turn >= TURNS:
+            if done >= TURNS * most:
                 return False
+            done, rows = done + rows, min(4 * rows, most)
             left, right = np.nonzero(first.sums[DISTANCE, part][:, None] + distances < rooms.max())
             left = part[left]
             sums = first.sums[:, left] + second.sums[:, right]
@@ -149,7 +144,8 @@ class Halves:
     def _excess(self, first: Floats, second: Floats, rooms: Floats, far: float) -> Floats | None:
         """Return how far above the room the best pair of each state is at least; None: unknown."""
         cover, prices, lister = self.cover, self.prices, self.lister
-        one, other = sorted(lister.roles.pair, key=lambda pool: float(lister.spread[pool]))
+        spread = cover.most - cover.least
+        one, other = sorted(lister.roles.pair, key=spread.__getitem__)
         step = float(cover.rate[one] - cover.rate[other])
         least = np.full(first.shape[1], np.inf)
         if not step or not prices.rate > 0:
@@ -210,8 +206,8 @@ class _Line:
 class _Counts:
     """How many nodes the first of the last pools can have, and how far from x^ each is."""
 
-    counts: tuple[float, ...]
-    distances: tuple[float, ...]
+    counts: Floats
+    distances: Floats
 
     @staticmethod
     def of(cover: Cover, prices: Prices, pool: int) -> "_Counts | None":
@@ -222,7 +218,7 @@ class _Counts:
         counts = np.arange(low, high + 1)
         chosen = high if prices.reduced[pool] < 0 else low
         distances = abs(float(prices.reduced[pool])) * np.abs(counts - chosen)
-        return _Counts(tuple(counts.tolist()), tuple(distances.tolist()))
+        return _Counts(counts, distances)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,10 +283,8 @@ class _Match:
 
     def _by_count(self, near: Places, shift: float, counts: _Counts) -> Floats:
         distance, rate = self.first
-        least = np.full(len(near), np.inf)
-        for count, far in zip(counts.counts, counts.distances, strict=True):
-            beyond = rate[near] + (shift + count * self.step)
-            partner = self.onward[self.rates.searchsorted(-beyond)]
-            np.minimum(least, partner + (self.price * beyond + far), out=least)
+        beyond = rate[near][:, None] + (shift + counts.counts * self.step)
+        partner = self.onward[self.rates.searchsorted(-beyond)]
+        least = (partner + self.price * beyond + counts.distances).min(axis=1)
         found: Floats = distance[near] + least
         return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent, Places
-from ebbtide.core.planner.solver.states import DISTANCE, States
+from ebbtide.core.planner.solver.states import DISTANCE, NODES, RATE, States
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,25 @@ class Tails:
 
 
 def close(
-    cover: Cover, states: States, rooms: Floats, *, pair: tuple[int, int], best: Incumbent
+    cover: Cover,
+    states: States,
+    rooms: Floats,
+    *,
+    pair: tuple[int, int],
+    price: float,
+    best: Incumbent,
 ) -> None:
-    """Offer the best plan of those that the states can be completed to."""
-    tails = _tails(cover, states, rooms)
-    if not len(tails.states):
-        return
+    """
+    Offer the best plan of those that the states can be completed to.
+
+    The price of rate tells how much a plan costs for what it does beyond the demand.
+    """
     first, second = pair
     if cover.rate[first] < cover.rate[second]:
         first, second = second, first
+    tails = _tails(cover, states, rooms, pair=(first, second), price=price)
+    if not len(tails.states):
+        return
     low, high = _range(cover, tails, first, second)
     dearer = cover.cost[first] >= cover.cost[second]
     amounts = low if dearer or first == second else high
@@ -45,11 +55,23 @@ def close(
         best.offer(cover, plan)
 
 
-def _tails(cover: Cover, states: States, rooms: Floats) -> Tails:
+def _tails(
+    cover: Cover, states: States, rooms: Floats, *, pair: tuple[int, int], price: float
+) -> Tails:
+    first, second = pair
     sums = states.sums
-    owners, sizes = np.nonzero(sums[DISTANCE][:, None] < rooms)
-    _, nodes, rate, cost, on_demand = sums[:, owners]
-    return Tails(owners, sizes, cover.sizes[sizes] - nodes, rate, cost, on_demand)
+    owners, sizes = (sums[DISTANCE][:, None] < rooms).nonzero()
+    left = cover.sizes[sizes] - sums[NODES, owners]
+    step = cover.rate[first] - cover.rate[second]
+    if step > 0 and price > 0:
+        # What a node more of the first does, and the rate must be enough: the rest is beyond.
+        demand = (cover.demand - cover.slack)[sizes]
+        beyond = (sums[RATE, owners] + cover.rate[second] * left - demand) % step
+        distance = sums[DISTANCE, owners] + price * (beyond - cover.slack[sizes])
+        near = (distance < rooms[sizes]).nonzero()[0]
+        owners, sizes, left = owners[near], sizes[near], left[near]
+    _, _, rate, cost, on_demand = sums.take(owners, axis=1)
+    return Tails(owners, sizes, left, rate, cost, on_demand)
 
 
 def _range(cover: Cover, tails: Tails, first: int, second: int) -> tuple[Floats, Floats]:

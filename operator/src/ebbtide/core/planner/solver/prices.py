@@ -39,8 +39,7 @@ def find_prices(cover: Cover, found: Bound) -> Prices:
     """Return the prices whose least base is highest, of the few that can be best."""
     weights = cover.cost - found.price * cover.rate
     candidates, forced = _candidates(cover, found, weights)
-    with np.errstate(invalid="ignore"):  # a price of 0 for an infinite demand
-        demanded = found.price * cover.demand if found.price else np.zeros(len(cover.sizes))
+    demanded = found.price * cover.demand if found.price else np.zeros(len(cover.sizes))
     best: Prices | None = None
     highest = -np.inf
     for node in candidates:
@@ -49,8 +48,7 @@ def find_prices(cover: Cover, found: Bound) -> Prices:
         if on_demand:
             reduced = reduced - on_demand * cover.is_on_demand
         base = float(np.where(reduced < 0, cover.most, cover.least) @ reduced)
-        base += on_demand * cover.floor
-        bases = demanded + node * cover.sizes + base
+        bases = demanded + (node * cover.sizes + (base + on_demand * cover.floor))
         least = float((cover.scale * bases).min())
         if best is None or least > highest:
             best, highest = Prices(found.price, reduced, on_demand, bases), least
@@ -60,20 +58,23 @@ def find_prices(cover: Cover, found: Bound) -> Prices:
 
 def _candidates(cover: Cover, found: Bound, weights: Floats) -> tuple[list[float], float]:
     """Return prices of a node to try, and the weight of the last forced on-demand node."""
-    order = np.argsort(weights, kind="stable")
-    forced, free = force(cover, order)
-    by_floor = forced > cover.least
-    last_forced = float(weights[by_floor].max()) if by_floor.any() else -np.inf
-    ends = np.cumsum(free)
-    nodes = cover.sizes[found.place] - forced.sum()
-    low, high = -np.inf, np.inf
+    order = weights.argsort(kind="stable")
+    last_forced, forced, free = -np.inf, cover.start[0], cover.columns[0][order]
+    if cover.floor > 0:
+        whole, free = force(cover, order)
+        forced = float(whole.sum())
+        by_floor = whole > cover.least
+        last_forced = float(weights[by_floor].max(initial=-np.inf))
+    ends = free.cumsum()
+    nodes = cover.sizes[found.place] - forced
+    ways = []
     if nodes > 0:
-        low = float(weights[order[np.searchsorted(ends, nodes)]])
+        ways.append(float(weights[order[min(int(ends.searchsorted(nodes)), len(order) - 1)]]))
     if nodes < ends[-1]:
-        high = float(weights[order[np.searchsorted(ends, nodes, side="right")]])
-    ways = [way for way in (low, high) if np.isfinite(way)] or [0.0]
+        ways.append(float(weights[order[ends.searchsorted(nodes, side="right")]]))
     if len(cover.sizes) > 1:
+        low, high = (ways[0] if nodes > 0 else -np.inf), (ways[-1] if nodes < ends[-1] else np.inf)
         steps = found.price * np.diff(cover.demand) / np.diff(cover.sizes)
         beside = steps[max(found.place - 1, 0) : found.place + 1]
         ways += [min(max(-float(step), low), high) for step in (*beside, 0.0)]
-    return list(dict.fromkeys(ways)), last_forced
+    return list(dict.fromkeys(ways)) or [0.0], last_forced

@@ -6,22 +6,27 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
-from ebbtide.core.planner.solver.dominance import limit_most
-from ebbtide.core.planner.solver.dual import Bound, bound, fill, fill_ends
+from ebbtide.core.planner.solver.climb import bound
+from ebbtide.core.planner.solver.cover import CLOSED, Cover, Floats, Incumbent
+from ebbtide.core.planner.solver.dual import Bound, fill, fill_ends
 from ebbtide.core.planner.solver.halves import Halves
+from ebbtide.core.planner.solver.nearest import Nearest
 from ebbtide.core.planner.solver.own import bound_each
 from ebbtide.core.planner.solver.pair import close
 from ebbtide.core.planner.solver.prices import Prices, find_prices
-from ebbtide.core.planner.solver.radius import radius
-from ebbtide.core.planner.solver.states import DISTANCE, Lister, States
+from ebbtide.core.planner.solver.states import Lister, States
 
-FIRST: Final = 8.0
+FIRST: Final = 10.0
 """Logarithm of how many states one list has; more, and it is dealt to two."""
-HALVES: Final = (7.0, 9.5, 12.0)
+HALVES: Final = (8.0, 10.0, 12.0)
 """Logarithms of how many states each half has, in turn."""
 DOUBT: Final = 1e-7
 """Relative: a bound of the fall-back is taken at its word only so far."""
+FEW: Final = 2
+"""Sizes that are bounded only when it is their turn; of many, that are looked at first."""
+MANY: Final = 8
+NEAR: Final = 100
+"""States that are looked at one by one before any are listed."""
 STATES: Final = 50_000
 """So many at most are kept at a time."""
 
@@ -78,8 +83,6 @@ def search(
     best = Incumbent(beat)
     if start[0] is not None:
         best.offer(cover, start[0])
-    if len(cover.sizes):
-        cover = replace(cover, most=limit_most(cover))
     kept = cover.most > 0
     if kept.all():
         return _search_all(cover, best, fall_back=fall_back, limits=limits, price=start[1])
@@ -116,28 +119,26 @@ class _Search:
     found: Found
     fall_back: FallBack
     limits: Limits
-    heap: list[tuple[float, int, Cover, Bound | None]] = field(default_factory=list)
+    heap: list[tuple[float, int, Cover, Bound | None, bool]] = field(default_factory=list)
     open_bound: float = np.inf
     """The least bound of what was left unproven."""
     pushed: int = 0
     cuts: int = 0
 
     def run(self, root: Bound) -> None:
-        alive = np.flatnonzero(root.bounds < self._goal())
-        pieces = _cut(self.cover, alive)
-        if len(pieces) == 1 and len(alive) == len(self.cover.sizes):
-            self._push(float(root.bounds.min()), self.cover, root)
+        if len(self.cover.sizes) == 1:
+            self._push(float(root.bounds[0]), self.cover, root)
         else:
-            self._push_pieces(root, alive, pieces)
+            self._push_sizes(root)
         while self.heap:
-            lowest, _, part, known = heapq.heappop(self.heap)
+            lowest, _, part, known, is_looked_at = heapq.heappop(self.heap)
             if lowest >= self._goal():
                 break
             if self.cuts > self.limits.cuts:
                 self._push(lowest, part, known)
                 self._ask_fall_back()
                 break
-            self._settle(part, known)
+            self._settle(part, known, is_looked_at=is_looked_at)
         found = self.found
         if self.open_bound < self._goal():
             found.proven = False
@@ -145,53 +146,64 @@ class _Search:
         else:
             found.bound = found.best.value
 
-    def _push_pieces(self, root: Bound, alive: Places, pieces: list[Places]) -> None:
-        """Bound every size at its own price first: that of the root is far off for most."""
-        bounds, prices = root.bounds.copy(), np.full(len(root.bounds), root.price)
-        if len(alive) > 1:
-            part = self.cover.at(alive)
-            own = bound_each(part, *fill_ends(part))
-            better = own.bounds > bounds[alive]
-            prices[alive[better]] = own.prices[better]
-            bounds[alive] = np.maximum(bounds[alive], own.bounds)
-        for piece in pieces:
-            known = None
-            if len(piece) == 1:
-                known = Bound(float(prices[piece[0]]), bounds[piece], 0)
-            self._push(float(bounds[piece].min()), self.cover.at(piece), known)
+    def _push_sizes(self, root: Bound) -> None:
+        """Push sizes one by one; a good plan of the most promising leaves few of the others."""
+        bounds = root.bounds.copy()
+        self._look_at(self.cover.at([root.place]), None)
+        bounds[root.place] = np.inf
+        alive = np.flatnonzero(bounds < self._goal())
+        if len(alive) <= FEW:
+            for place in alive.tolist():
+                self._push(float(bounds[place]), self.cover.at([place]), None)
+            return
+        # The price of the root is far off for most: each has its own.
+        part = self.cover.at(alive)
+        own = bound_each(part, *fill_ends(part))
+        prices = np.where(own.bounds > bounds[alive], own.prices, root.price)
+        lowest = np.maximum(own.bounds, bounds[alive])
+        for turn, place in enumerate(lowest.argsort(kind="stable").tolist()):
+            known = Bound(float(prices[place]), lowest[place : place + 1], 0)
+            single = part.at([place])
+            if turn < FEW < len(alive) - MANY:
+                self._look_at(single, known)
+            else:
+                self._push(float(lowest[place]), single, known)
+
+    def _look_at(self, part: Cover, known: Bound | None) -> None:
+        """Look for a good plan of one size; push it where there may be better ones beyond."""
+        dual = known or bound(part, self.found.best, start=self.found.price or None)
+        if dual is None or float(dual.bounds[0]) >= self._goal():
+            return
+        prices = find_prices(part, dual)
+        if not self._look_near(part, prices, _far(part, prices)):
+            self._push(float(dual.bounds[0]), part, dual, is_looked_at=True)
 
     def _goal(self) -> float:
         """Plans at or above it are no better; costs in whole quanta leave gaps below the best."""
         best = self.found.best
-        quantum = self.cover.quantum
-        if quantum and best.plan is not None:
-            return min(best.goal, best.value - 0.999 * quantum)
-        return best.goal
+        return self._goal_for(best.value, has_plan=best.plan is not None)
 
-    def _push(self, lowest: float, part: Cover, known: Bound | None) -> None:
-        heapq.heappush(self.heap, (lowest, self.pushed, part, known))
+    def _goal_for(self, value: float, *, has_plan: bool) -> float:
+        goal = value - CLOSED * abs(value) if np.isfinite(value) else value
+        quantum = self.cover.quantum
+        return min(goal, value - 0.999 * quantum) if quantum and has_plan else goal
+
+    def _push(
+        self, lowest: float, part: Cover, known: Bound | None, *, is_looked_at: bool = False
+    ) -> None:
+        heapq.heappush(self.heap, (lowest, self.pushed, part, known, is_looked_at))
         self.pushed += 1
 
-    def _settle(self, part: Cover, known: Bound | None) -> None:
+    def _settle(self, part: Cover, known: Bound | None, *, is_looked_at: bool) -> None:
         """Search a part to the end, or cut it in two."""
         best = self.found.best
         dual = known or bound(part, best, start=self.found.price or None)
         if dual is None:
             return
-        alive = dual.bounds < self._goal()
-        if not alive.any():
-            return
-        if not alive.all():
-            part, dual = part.at(alive), _narrow(dual, alive)
-        if self._list(part, dual):
+        lowest = float(dual.bounds[0])
+        if lowest >= self._goal() or self._list(part, dual, is_looked_at=is_looked_at):
             return
         self.cuts += 1
-        if len(part.sizes) > 1:
-            middle = len(part.sizes) // 2
-            for chosen in (slice(None, middle), slice(middle, None)):
-                self._push(float(dual.bounds[chosen].min()), part.at(chosen), None)
-            return
-        lowest = float(dual.bounds[0])
         if dual.sides is None:
             dual = bound(part, best, start=dual.price or None) or dual
         halves = _halve(part, dual)
@@ -201,33 +213,32 @@ class _Search:
             self._push(lowest, part, dual)
             self.cuts = self.limits.cuts + 1
 
-    def _list(self, part: Cover, dual: Bound) -> bool:
+    def _list(self, part: Cover, dual: Bound, *, is_looked_at: bool) -> bool:
         """List all states that could be better; tell whether that was all of them."""
         prices = find_prices(part, dual)
         far = _far(part, prices)
-        self._try_singles(part, prices)
+        if not is_looked_at and self._look_near(part, prices, far):
+            return True
         room = min(self._room(part, prices), far)
         if room <= 0:
             return True
         lister = Lister(part, prices, room)
         pools = lister.near(room)
-        reach = radius(
-            lister.columns[DISTANCE, pools], lister.spread[pools], room=room, log_states=FIRST
-        )
-        if reach >= room:
+        if lister.reach(pools, room=room, log_states=FIRST) >= room:
             states = lister.list_within(room, most=STATES)
             if states is not None:
                 self._close(part, prices, lister, states)
                 return True
-        return self._list_halves(part, prices, far)
+        return self._list_halves(lister, far)
 
-    def _list_halves(self, part: Cover, prices: Prices, far: float) -> bool:
+    def _list_halves(self, lister: Lister, far: float) -> bool:
         """List the states of each half of the pools, farther and farther."""
-        for log_states in HALVES:
+        part, prices = lister.cover, lister.prices
+        for turn, log_states in enumerate(HALVES):
             room = min(self._room(part, prices), far)
             if room <= 0:
                 return True
-            halves = Halves(part, prices, room)
+            halves = Halves(Lister(part, prices, room) if turn else lister, room)
             reach = halves.reach(log_states)
             if reach <= 0:
                 self._close(part, prices, halves.lister, halves.lister.list_some(room))
@@ -247,21 +258,36 @@ class _Search:
     def _room(self, part: Cover, prices: Prices) -> float:
         return float(prices.rooms(part, self._goal()).max())
 
-    def _try_singles(self, part: Cover, prices: Prices) -> None:
-        """Find a good plan next to what the prices choose: it makes the room small."""
-        lister = Lister(part, prices, 0.0)
-        self._close(part, prices, lister, lister.list_singles())
+    def _look_near(self, part: Cover, prices: Prices, far: float) -> bool:
+        """Find a good plan next to what the prices choose; tell whether it is the best."""
+        nearest = Nearest(part, prices, self.found.best)
+        base, scale = float(prices.bases[0]), float(part.scale[0])
+        has_plan = self.found.best.plan is not None
+        first = self.found.best.value
+
+        def room(value: float) -> float:
+            goal = self._goal_for(value, has_plan=has_plan or value < first)
+            return min(goal / scale - base, far)
+
+        return nearest.search(room, most=NEAR)
 
     def _close(self, part: Cover, prices: Prices, lister: Lister, states: States) -> None:
         rooms = prices.rooms(part, self._goal())
-        close(part, states, rooms, pair=lister.roles.pair, best=self.found.best)
+        close(
+            part,
+            states,
+            rooms,
+            pair=lister.roles.pair,
+            price=prices.rate,
+            best=self.found.best,
+        )
 
     def _ask_fall_back(self) -> None:
         """Ask for each size that is left, without the cuts; what it does not prove stays open."""
         found = self.found
         found.used_fall_back = True
         left: dict[float, float] = {}
-        for lowest, _, part, _ in self.heap:
+        for lowest, _, part, *_ in self.heap:
             for size in part.sizes.tolist():
                 left[size] = min(lowest, left.get(size, np.inf))
         for size, lowest in left.items():
@@ -301,12 +327,6 @@ def _far(cover: Cover, prices: Prices) -> float:
     return 1.0 + 2 * (reduced + surplus)
 
 
-def _narrow(dual: Bound, alive: Flags) -> Bound:
-    places = np.flatnonzero(alive)
-    place = int(np.argmin(np.abs(places - dual.place)))
-    return Bound(dual.price, dual.bounds[alive], place)
-
-
 def _orient(cover: Cover) -> Cover:
     """Turn the problem round where the cheapest plan has too much rate, not too little."""
     if np.isinf(cover.top).all() or not len(cover.sizes):
@@ -314,15 +334,3 @@ def _orient(cover: Cover) -> Cover:
     filling = fill(cover, np.lexsort((-cover.rate, cover.cost)))
     place = int(np.argmin(cover.scale * filling.cost))
     return cover.mirrored() if filling.rate[place] > cover.top[place] else cover
-
-
-def _cut(cover: Cover, alive: Places) -> list[Places]:
-    """Cut sizes at gaps, and where the demand bends the wrong way: no one price serves both."""
-    if len(alive) <= 1:
-        return [alive] if len(alive) else []
-    gaps = np.diff(cover.sizes[alive]) != 1
-    demand = cover.demand[alive]
-    if np.isfinite(demand).all() and len(alive) > 2:  # noqa: PLR2004 -- a bend has three points
-        bends = np.diff(demand, 2) < -1e-12 * np.abs(demand[1:-1])
-        gaps[1:] |= bends
-    return [piece for piece in np.split(alive, np.flatnonzero(gaps) + 1) if len(piece)]

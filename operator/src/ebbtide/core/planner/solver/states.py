@@ -10,8 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from ebbtide.core.planner.solver.chains import Chain, find_chains
 from ebbtide.core.planner.solver.cover import Cover, Floats, Places
+from ebbtide.core.planner.solver.dominance import limit_near
 from ebbtide.core.planner.solver.prices import Prices
+from ebbtide.core.planner.solver.radius import radius
 
 DISTANCE: Final = 0
 NODES: Final = 1
@@ -42,8 +45,8 @@ class States:
     sums: Floats
     start: Floats
     """x^, with nothing yet of the pools that are left to the end."""
-    steps: list[tuple[Places, Places | int, Floats]] = field(default_factory=list)
-    """Of each step: the state before, the pool that changed, and by how much."""
+    steps: list[tuple[Places, "Places | int | Chain", Floats]] = field(default_factory=list)
+    """Of each step: the state before, what changed, and by how much."""
     pairs: "Pairs | None" = None
     """What the first step begins with, where that is not x^ alone."""
 
@@ -51,8 +54,11 @@ class States:
         """Return the nodes of each pool in one state."""
         change = np.zeros(len(self.start))
         for parents, pools, amounts in reversed(self.steps):
-            pool = pools if isinstance(pools, int) else int(pools[state])
-            change[pool] += amounts[state]
+            if isinstance(pools, Chain):
+                pools.change(change, amounts[state])
+            else:
+                pool = pools if isinstance(pools, int) else int(pools[state])
+                change[pool] += amounts[state]
             state = int(parents[state])
         return change + (self.start if self.pairs is None else self.pairs.plan(state))
 
@@ -101,27 +107,44 @@ class Lister:
         self.prices = prices
         self.roles = choose_roles(cover, prices, room)
         by_floor = self.roles.by_floor
-        self.spread = cover.most - cover.least
         self.last = [*self.roles.pair, *([] if by_floor is None else [by_floor])]
         sign = np.where(prices.reduced < 0, -1.0, 1.0)
-        self.columns = np.array(
-            [
-                np.abs(prices.reduced),
-                sign,
-                sign * cover.rate,
-                sign * cover.cost,
-                sign * cover.is_on_demand,
-            ]
-        )
-        """What one changed node of each pool adds to a state."""
+        spread = cover.most - cover.least
+        ones = np.array([np.ones(len(spread)), cover.rate, cover.cost, cover.is_on_demand])
+        columns = np.array([np.abs(prices.reduced), *(sign * ones)])
+        free = spread.copy()
+        free[self.last] = 0.0
+        if room > 0:
+            free = limit_near(cover, columns, free, room)
+        self.chains = find_chains(columns, free)
+        chained = [pool for chain in self.chains for pool in chain.pools.tolist()]
+        free[chained] = 0.0
+        firsts = [int(chain.pools[0]) for chain in self.chains]
+        self.spread = np.concatenate([free, [chain.spread.sum() for chain in self.chains]])
+        self.columns = np.concatenate([columns, columns[:, firsts]], axis=1)
+        """What the first changed node of each pool, and then of each chain, adds to a state."""
+        self.first = np.concatenate([np.arange(len(free)), np.array(firsts, dtype=np.intp)])
+        """The pool of it."""
 
     def near(self, room: float) -> Places:
-        """Return the pools of which a node can change within a room, the farthest first."""
+        """Return the pools and chains of which a node can change within a room, farthest first."""
         distance = self.columns[DISTANCE]
-        near = (distance < room) & (self.spread > 0)
-        near[self.last] = False
-        pools = np.flatnonzero(near)
-        return pools[np.argsort(-distance[pools], kind="stable")]
+        pools = ((distance < room) & (self.spread > 0)).nonzero()[0]
+        farthest: Places = pools[(-distance[pools]).argsort(kind="stable")]
+        return farthest
+
+    def reach(self, pools: Places, *, room: float, log_states: float) -> float:
+        """Return a distance within which there are no more states of some pools than asked for."""
+        num = len(self.cover.cost)
+        chains = [self.chains[pool - num] for pool in pools[pools >= num].tolist()]
+        single = pools[pools < num]
+        parts = [
+            (self.columns[DISTANCE, single], self.spread[single]),
+            *((chain.distance, chain.spread) for chain in chains),
+        ]
+        lengths = [1] * len(single) + [len(chain.pools) for chain in chains]
+        distances, most = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return radius(distances, most, lengths, room=room, log_states=log_states)
 
     def list_within(self, room: float, *, most: int) -> States | None:
         """
@@ -171,19 +194,11 @@ class Lister:
         """Return all states of a few pools: where many ties make all of them too many."""
         states = self.begin()
         pools = self.near(room)
-        weight = np.abs(self.cover.rate[pools])
+        weight = np.abs(self.columns[RATE, pools])
         pools = pools[np.lexsort((-weight, self.columns[DISTANCE, pools]))]
         ways = np.minimum(self.spread[pools], self.cover.sizes[-1]) + 1
         for pool in pools[np.log(ways).cumsum() <= np.log(SOME)]:
             self._change(states, int(pool), room=room, most_nodes=float(self.cover.sizes[-1]))
-        return states
-
-    def list_singles(self) -> States:
-        """Return the states in which at most one node of one pool is changed."""
-        states = self.begin()
-        pools = self.near(np.inf)
-        if len(pools):
-            self._change_one(states, pools)
         return states
 
     def _is_blind(self, pools: Places, room: float) -> bool:
@@ -227,22 +242,51 @@ class Lister:
         states.sums = np.concatenate([states.sums, states.sums + self.columns[:, pools]], axis=1)
         parents = np.zeros(len(pools) + 1, dtype=np.intp)
         states.steps.append(
-            (parents, np.concatenate([pools[:1], pools]), np.concatenate([[0.0], signs]))
+            (
+                parents,
+                self.first[np.concatenate([pools[:1], pools])],
+                np.concatenate([[0.0], signs]),
+            )
         )
 
     def _change(self, states: States, pool: int, *, room: float, most_nodes: float) -> None:
         """Change any number of nodes of one pool, within the room and up to so many in all."""
-        column = self.columns[:, pool]
-        left = room - states.sums[DISTANCE]
-        ways = np.full(len(left), self.spread[pool])
-        if column[DISTANCE] > 0:
-            ways = np.minimum(ways, np.floor(left / column[DISTANCE]))
-        if column[NODES] > 0:
-            ways = np.minimum(ways, most_nodes - states.sums[NODES])
-        ways = np.maximum(ways, 0)
-        parents, amounts = _spread(np.zeros(len(left)), ways)
-        states.sums = states.sums[:, parents] + column[:, None] * amounts
-        states.steps.append((parents, pool, amounts * column[NODES]))
+        if pool >= len(self.cover.cost):
+            self._change_chain(states, self.chains[pool - len(self.cover.cost)], room)
+            return
+        column, spread = self.columns[:, pool], self.spread[pool]
+        far, node = column[:2].tolist()
+        sums = states.sums
+        left = room - sums[DISTANCE]
+        if spread == 1 or 2 * far >= room:
+            near = left > far
+            if node > 0:
+                near &= sums[NODES] < most_nodes
+            changed = near.nonzero()[0]
+            states.sums = np.concatenate(
+                [sums, sums.take(changed, axis=1) + column[:, None]], axis=1
+            )
+            parents = np.concatenate([np.arange(len(left)), changed])
+            amounts = np.zeros(len(parents))
+            amounts[len(left) :] = node
+            states.steps.append((parents, pool, amounts))
+            return
+        ways = np.minimum(left / far, spread) if far > 0 else np.full(len(left), spread)
+        if node > 0 and most_nodes < np.inf:
+            ways = np.minimum(ways, most_nodes - sums[NODES])
+        parents, amounts = _count_up(np.maximum(ways, 0.0).astype(np.intp) + 1)
+        states.sums = sums.take(parents, axis=1)
+        states.sums += column[:, None] * amounts
+        states.steps.append((parents, pool, amounts * node))
+
+    def _change_chain(self, states: States, chain: "Chain", room: float) -> None:
+        """Change any number of nodes of a chain within the room."""
+        options = chain.options(room)
+        ways = options[DISTANCE].searchsorted(room - states.sums[DISTANCE])
+        parents, amounts = _count_up(np.maximum(ways, 1))
+        states.sums = states.sums.take(parents, axis=1)
+        states.sums += options.take(amounts.astype(np.intp), axis=1)
+        states.steps.append((parents, chain, amounts))
 
     def meet_floor(self, states: States, room: float) -> None:
         """Choose one pool's nodes so that few are on demand beyond the floor: they cost too."""
@@ -279,6 +323,13 @@ def _spread(low: Floats, high: Floats) -> tuple[Places, Floats]:
     owners = np.repeat(np.arange(len(num)), num)
     first = np.repeat(low - (np.cumsum(num) - num), num)
     return owners, np.arange(len(owners)) + first
+
+
+def _count_up(num: Places) -> tuple[Places, Floats]:
+    """Return 0, 1, ... below each number, and whose it is."""
+    owners = np.arange(len(num)).repeat(num)
+    before = (num.cumsum() - num).take(owners)
+    return owners, (np.arange(len(owners)) - before).astype(np.float64)
 
 
 @dataclass(slots=True)
