@@ -13,6 +13,7 @@ from ebbtide.runtime import remote
 from ebbtide.runtime.checkpoint import LostDuty, Manifest, Shelf
 from ebbtide.runtime.errors import CheckpointError
 from ebbtide.runtime.staging import Save, Saver
+from ebbtide.runtime.stores import StoreError
 from ebbtide.wire import names
 from support.buckets import Gate, Server, files_of, free_port, serve_gcs, serve_s3
 from support.small_run import RESULTS
@@ -189,7 +190,6 @@ def test_a_store_out_of_reach_is_told_within_bounded_time(
     s3_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setattr(remote, "PAUSES", (0.01,))
     shelf = Shelf(s3_url, owner="w")
     shelf.store = remote.RemoteStore(s3_url, owner="w", pauses=(0.01,))
     began = time.monotonic()
@@ -201,6 +201,27 @@ def test_a_store_out_of_reach_is_told_within_bounded_time(
     with pytest.raises(CheckpointError, match="cannot read checkpoints from"):
         shelf.newest_step()
     assert time.monotonic() - began < 30
+
+
+def test_a_store_that_does_not_answer_is_given_up(
+    s3: Server, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(s3.port)
+    gate.hold()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{gate.port}")
+    monkeypatch.setitem(
+        remote._OPTIONS["s3"],
+        "config_kwargs",
+        {"read_timeout": 0.5, "retries": {"total_max_attempts": 1}},
+    )
+    store = remote.RemoteStore(s3_url, owner="w", pauses=(0.01,))
+    began = time.monotonic()
+
+    with pytest.raises(StoreError, match="timeout"):
+        store.names()
+
+    assert time.monotonic() - began < 20
+    gate.close()
 
 
 def test_a_bucket_that_is_not_there_is_named(s3_url: str) -> None:

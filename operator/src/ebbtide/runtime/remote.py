@@ -35,13 +35,13 @@ PAUSES: Final = (0.5, 2.0, 8.0)
 BLOCK_BYTES: Final = 1 << 24
 """Of one part of an upload, and of one read. s3 takes 10,000 parts: 160 GB."""
 CONNECT_SECONDS: Final = 5
-READ_SECONDS: Final = 30
+READ_SECONDS: Final = 20
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "s3": {
         "config_kwargs": {
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": READ_SECONDS,
-            "retries": {"max_attempts": 1},
+            "retries": {"total_max_attempts": 1},
         },
     },
     "gs": {"requests_timeout": READ_SECONDS},
@@ -188,6 +188,8 @@ class RemoteStore:
             self._connected = fsspec.filesystem(
                 self._scheme, skip_instance_cache=True, use_listings_cache=False, **options
             )
+            if self._scheme == "s3":
+                self._connected.retries = 1  # of its own: ours are enough
         return self._connected
 
     def _path(self, name: str, file: str = "") -> str:
