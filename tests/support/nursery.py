@@ -1,9 +1,10 @@
 """
-Workers at once: a process that has imported everything, and forks one worker per request.
+Workers and servers at once: a process that has imported everything, and forks one per request.
 
 A worker's own PID 1 imports torch for some seconds; a hundred of them in a test run would be most
-of it. What is forked here calls the very same `ebbtide.runtime.worker.main`, whose imports are then
-already done. Requests and answers are lines of JSON on standard input and output.
+of it. What is forked here calls the very same `main` of `ebbtide.runtime.worker` or `.server`,
+whose imports are then already done. Requests and answers are lines of JSON on standard input and
+output.
 """
 
 import contextlib
@@ -16,7 +17,8 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ebbtide.runtime import preload, worker
+from ebbtide.runtime import preload, server, worker
+from ebbtide.wire import names
 
 
 def main() -> None:
@@ -72,7 +74,8 @@ def _become(request: dict[str, Any], tell: int) -> NoReturn:
     os.environ.update(request["env"])
     code = 1
     try:
-        code = worker.main(request["arguments"])
+        is_server = os.environ.get(names.ENV_ROLE) == names.ROLE_SERVER
+        code = server.main(os.environ) if is_server else worker.main(request["arguments"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks

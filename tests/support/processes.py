@@ -108,6 +108,7 @@ class Job:
     notice_seconds: float = 10.0
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     workers: dict[str, Worker] = field(default_factory=dict)
+    servers: dict[str, Worker] = field(default_factory=dict)
     port: int = 0
     metrics_port: int = 0
     coordinator: subprocess.Popen[bytes] | None = None
@@ -181,15 +182,40 @@ class Job:
             FIRED: str(self.folder / "fired"),
         }
 
+    def start_server(self, index: int, *, attempt: int = 1, **extra: str) -> Worker:
+        """Start one attempt of a parameter server."""
+        name = names.pod_name(job="test", role=names.ROLE_SERVER, index=index, attempt=attempt)
+        log = self.folder / f"{name}.log"
+        environment = {
+            **_environment(),
+            names.ENV_JOB: self.work.job,
+            names.ENV_WORKER: name,
+            names.ENV_ROLE: names.ROLE_SERVER,
+            names.ENV_INDEX: str(index),
+            names.ENV_ATTEMPT: str(attempt),
+            names.ENV_ADDRESS: f"127.0.{attempt}.{100 + index}",
+            names.ENV_COORDINATOR: f"127.0.0.1:{self.port}",
+            names.ENV_TOKEN_FILE: str(self._token_file()),
+            names.ENV_CHECKPOINT_PATH: str(self.checkpoints),
+            names.ENV_NOTICE_SECONDS: str(self.notice_seconds),
+            **extra,
+        }
+        pid = self.nursery.start(env=environment, arguments=[], log=log)
+        server = Worker(name=name, pid=pid, log=log, _nursery=self.nursery)
+        self.servers[name] = server
+        return server
+
     def start(self, *, workers: int) -> list[Worker]:
-        """Start the coordinator and workers 0 ... n - 1."""
+        """Start the coordinator, all servers and workers 0 ... n - 1."""
         self.start_coordinator()
+        for index in range(self.work.servers):
+            self.start_server(index)
         return [self.start_worker(index) for index in range(workers)]
 
     def close(self) -> None:
         """End everything."""
-        for worker in self.workers.values():
-            worker.kill()
+        for process in (*self.workers.values(), *self.servers.values()):
+            process.kill()
         self.kill_coordinator()
 
     # ------------------------------------------------------------ looking

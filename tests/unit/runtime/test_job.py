@@ -12,10 +12,10 @@ from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.job import Job
+from ebbtide.runtime.links import Links
 from ebbtide.runtime.membership import Identity, Membership
 from ebbtide.runtime.staging import Saver
 from ebbtide.runtime.telemetry import Telemetry
-from ebbtide.runtime.training import Links
 
 
 @pytest.fixture
@@ -55,6 +55,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
             saver=Saver(shelf, listener=membership, may_commit=membership.duty),
             telemetry=Telemetry(membership),
             device=torch.device("cpu"),
+            token=b"token",
         )
     )
     group.close()

@@ -13,6 +13,7 @@ from ebbtide.wire.messages import (
     Configure,
     Expelled,
     SaveNow,
+    Stop,
     WorkSpec,
 )
 
@@ -50,15 +51,20 @@ def _order(state: State, asked: Call, *, now: float, out: Outbox) -> str:
         state.stops[name] = min(by, state.stops.get(name, by))
         if worker := state.workers.get(name):
             leaving.order_stop(worker, by=by, now=now, out=out)
+        if server := state.servers.get(name):
+            out.send(server.link, Stop(seconds=by - now, reason=leaving.STOP_REASON))
     elif asked.name == "warn":
         _warn(state, name, on=asked.on, out=out)
     elif name not in state.expelled:
         state.expelled[name] = None
         out.note(f"{name} is expelled")
         worker = state.workers.get(name)
-        for process in worker.processes.values() if worker else ():
-            out.send(process.link, Expelled(reason="the operator expelled this pod"))
-            out.close(process.link)
+        links = [process.link for process in worker.processes.values()] if worker else []
+        if server := state.servers.get(name):
+            links.append(server.link)
+        for link in links:
+            out.send(link, Expelled(reason="the operator expelled this pod"))
+            out.close(link)
     return ""
 
 
@@ -83,17 +89,17 @@ def _warn(state: State, name: str, *, on: bool, out: Outbox) -> None:
 def _configure(state: State, work: WorkSpec | None, *, out: Outbox) -> str:
     if work is None:
         return "configure needs the working fields"
-    fault = _find_fault(work)
+    fault = _find_fault(work, now=state.work)
     if fault or work == state.work:
         return fault
     state.work = work
     out.note(f"configured: {work.desired} workers wanted, at least {work.min_replicas}")
-    for process in state.processes():
-        out.send(process.link, Configure(work=work))
+    for each in state.connected():
+        out.send(each.link, Configure(work=work))
     return ""
 
 
-def _find_fault(work: WorkSpec) -> str:
+def _find_fault(work: WorkSpec, *, now: WorkSpec) -> str:
     """Say what is wrong with working fields: the value, the limit; empty = nothing."""
     largest = max(work.desired, work.min_replicas)
     ranks = largest * work.processes_per_worker
@@ -117,6 +123,10 @@ def _find_fault(work: WorkSpec) -> str:
         (
             ranks > MAX_RANKS,
             f"a world of {ranks} ranks is wanted, this coordinator takes at most {MAX_RANKS}",
+        ),
+        (
+            work.servers < 0 or (work.servers == 0) != (now.servers == 0),
+            f"servers cannot change from {now.servers} to {work.servers}",
         ),
     )
     return next((why for is_wrong, why in checks if is_wrong), "")

@@ -67,17 +67,18 @@ def in_rank_order(workers: Sequence[Worker]) -> list[Process]:
     return [worker.processes[rank] for worker in workers for rank in range(worker.num_processes)]
 
 
-def choose_source(ranks: Sequence[Process], *, committed: int) -> Source:
+def choose_source(ranks: Sequence[Process], *, committed: int, on_servers: bool = False) -> Source:
     """
     Choose whose state counts: the largest step in memory, else the newest checkpoint.
 
     A checkpoint that is newer than everything in memory wins: a worker that left may have saved
-    more than a former member that waited as a spare still holds.
+    more than a former member that waited as a spare still holds. Where the state is `on_servers`
+    it is at hand for all as soon as one has seen it, however old what that one remembers.
     """
     memory = max((p.step for p in ranks if p.holds_state), default=-1)
     seen = max((p.checkpoint_step for p in ranks), default=-1)
     checkpoint = max(committed, seen)
-    if memory >= 0 and memory >= checkpoint:
+    if memory >= 0 and (on_servers or memory >= checkpoint):
         rank = next(r for r, p in enumerate(ranks) if p.holds_state and p.step == memory)
         return Source(rank=rank, kind="memory", step=memory)
     if checkpoint >= 0:

@@ -15,13 +15,14 @@ from ebbtide.wire.messages import (
     Message,
     Refused,
     Register,
+    RegisterServer,
 )
 
 GREETING_SECONDS: Final = 5.0
 GREETING_BYTES: Final = 4096  # a stranger may not make us hold more
 MAX_UNSENT_BYTES: Final = 4 << 20  # a reader that is further behind is dropped
 READ_BYTES: Final = 1 << 16
-SIDES: Final = ("worker", "operator")
+SIDES: Final = ("worker", "server", "operator")
 LINGER_SECONDS: Final = 5.0  # what is unsent this long after closing is given up
 
 
@@ -88,6 +89,11 @@ class Connection:
     async def read_first(self) -> Register | Canary:
         """Read what a worker process begins with, within the time of a greeting."""
         said: Register | Canary = await self._read_one(Register | Canary, limit=MAX_FRAME)
+        return said
+
+    async def read_server(self) -> RegisterServer:
+        """Read what a parameter server begins with, within the time of a greeting."""
+        said: RegisterServer = await self._read_one(RegisterServer, limit=MAX_FRAME)
         return said
 
     async def read(self, kinds: object) -> AsyncIterator[Any]:

@@ -71,6 +71,10 @@ def release_all(state: State, *, out: Outbox) -> None:
         if process.dismissed is None:
             process.dismissed = False
             out.send(process.link, Released())
+    for server in state.servers.values():
+        if not server.is_released:
+            server.is_released = True
+            out.send(server.link, Released())
 
 
 # ---------------------------------------------------------------- a former coordinator's generation
@@ -238,12 +242,16 @@ def _have_all_reached(state: State, generation: Generation) -> bool:
 def _form(state: State, *, now: float, out: Outbox) -> None:
     if now < max(state.hold_until, state.form_after) or _must_wait_for_state(state, now=now):
         return
+    if state.work.servers and state.server_map is None:
+        return
     present = state.formed.names if state.formed else ()
     chosen = _choose(state, present=set(present), only_idle=True)
     if len(chosen) < max(1, state.work.min_replicas) or _must_gather(state, chosen, now=now):
         return
     ranks = in_rank_order(chosen)
-    source = choose_source(ranks, committed=state.checkpoints.step)
+    source = choose_source(
+        ranks, committed=state.checkpoints.step, on_servers=state.work.servers > 0
+    )
     if source.step < 1 and any(p.checkpoint_error for p in state.processes()):
         return
     _start(state, chosen=chosen, source=source, now=now, out=out)

@@ -4,7 +4,7 @@ The ledger: every event comes in here, with the time; an `Outbox` comes out.
 It is owned by one shell, which calls one method at a time and carries out what comes back.
 """
 
-from ebbtide.coordinator import calls, duty, generations, hearing, leaving
+from ebbtide.coordinator import calls, duty, generations, hearing, leaving, servers
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.reporting import build_report, strip_progress
 from ebbtide.coordinator.state import LEASE_SECONDS, SILENT_BEATS, Process, State, Worker
@@ -13,9 +13,11 @@ from ebbtide.wire.messages import (
     MAX_NAME,
     Call,
     Expelled,
+    FromServer,
     FromWorker,
     Refused,
     Register,
+    RegisterServer,
     Report,
     Stop,
     Welcome,
@@ -86,6 +88,20 @@ class Ledger:
             self._settle(now=now, out=out)
         return out
 
+    def register_server(self, link: int, said: RegisterServer, *, now: float) -> Outbox:
+        """Take in a parameter server, or refuse it."""
+        out = Outbox()
+        if servers.register(self._state, link, said, now=now, out=out):
+            self._settle(now=now, out=out)
+        return out
+
+    def hear_server(self, link: int, message: FromServer, *, now: float) -> Outbox:
+        """Take in what a registered parameter server says."""
+        out = Outbox()
+        if servers.hear(self._state, link, message, now=now, out=out):
+            self._settle(now=now, out=out)
+        return out
+
     def hear(self, link: int, message: FromWorker, *, now: float) -> Outbox:
         """Take in what a registered process says."""
         out = Outbox()
@@ -123,9 +139,9 @@ class Ledger:
         pause = now - self._ticked_at
         self._ticked_at = now
         if pause > limit / 2:  # we slept ourselves: nobody is to blame for what we did not hear
-            for process in state.processes():
-                process.heard_at = min(now, process.heard_at + pause)
-        silent = [p.link for p in state.processes() if now - p.heard_at > limit]
+            for each in state.connected():
+                each.heard_at = min(now, each.heard_at + pause)
+        silent = [each.link for each in state.connected() if now - each.heard_at > limit]
         for link in silent:
             self._forget(link, why=f"silent for {limit:.1f} s", now=now, out=out)
             out.close(link)
@@ -146,6 +162,7 @@ class Ledger:
 
     def _settle(self, *, now: float, out: Outbox) -> None:
         state = self._state
+        servers.settle(state, now=now, out=out)
         generations.settle(state, now=now, out=out)
         duty.settle(state, now=now, out=out)
         leaving.settle(state, now=now, out=out)
@@ -208,6 +225,8 @@ class Ledger:
         worker.was_complete = worker.was_complete or worker.is_complete
         state.links[link] = (worker.name, said.local_rank)
         out.send(link, Welcome(work=state.work))
+        if state.server_map is not None:
+            out.send(link, state.server_map)
         if worker.leave_by is not None:
             seconds = max(0.0, worker.leave_by - now)
             out.send(link, Stop(seconds=seconds, reason=leaving.STOP_REASON))
@@ -256,6 +275,7 @@ class Ledger:
     def _forget(self, link: int, *, why: str, now: float, out: Outbox) -> None:
         found = self._state.find(link)
         if found is None:
+            servers.lose(self._state, link, why=why, out=out)
             return
         worker, process = found
         del self._state.links[link]
@@ -268,6 +288,7 @@ class Ledger:
             out.note(f"{worker.name} process {process.said.local_rank} is lost: {why}")
         if not worker.processes:
             worker.gone_at = now
+            servers.tell_gone(self._state, worker.name, out=out)
 
     def _drop_gone(self, *, now: float) -> None:
         gone = sorted(

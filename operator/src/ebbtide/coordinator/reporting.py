@@ -1,7 +1,7 @@
 """What the operator is told, from what the coordinator knows."""
 
 from ebbtide.coordinator.state import Generation, Phase, State, Worker
-from ebbtide.wire.messages import Recovery, Report, WorkerReport
+from ebbtide.wire.messages import Recovery, Report, ServerReport, WorkerReport
 
 
 def build_report(state: State, *, version: int) -> Report:
@@ -38,6 +38,19 @@ def build_report(state: State, *, version: int) -> Report:
             for worker in sorted(state.workers.values(), key=lambda w: (w.index, w.attempt, w.name))
         ),
         recoveries=tuple(state.recoveries),
+        servers=_describe_servers(state),
+        server_map=state.server_map.number if state.server_map else 0,
+    )
+
+
+def _describe_servers(state: State) -> tuple[ServerReport, ...]:
+    seats = state.server_map.servers if state.server_map else ()
+    names = {seat.server for seat in seats}
+    said = sorted((server.said.index, server.said.attempt, name)
+                  for name, server in state.servers.items())  # fmt: skip
+    return tuple(
+        ServerReport(server=name, index=index, attempt=attempt, in_map=name in names)
+        for index, attempt, name in said
     )
 
 
@@ -71,6 +84,8 @@ def strip_progress(report: Report) -> Report:
         work=report.work,
         workers=workers,
         recoveries=report.recoveries,
+        servers=report.servers,
+        server_map=report.server_map,
     )
 
 

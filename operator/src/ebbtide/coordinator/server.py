@@ -15,7 +15,14 @@ from ebbtide.coordinator.ledger import Ledger
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.settings import Settings
 from ebbtide.wire.frames import FrameError
-from ebbtide.wire.messages import Call, Canary, FromWorker, Refused, Reply
+from ebbtide.wire.messages import (
+    Call,
+    Canary,
+    FromServer,
+    FromWorker,
+    Refused,
+    Reply,
+)
 
 TICK_SECONDS: Final = 0.05
 MAX_STRANGERS: Final = 256  # connections that have not proven themselves yet
@@ -149,6 +156,8 @@ class Server:
         try:
             if side == "worker":
                 await self._serve_worker(connection, link)
+            elif side == "server":
+                await self._serve_server(connection, link)
             else:
                 await self._serve_operator(connection)
         finally:
@@ -180,6 +189,12 @@ class Server:
                 del self._canaries[place]
         if is_newest:
             self._carry_out(self._ledger.lose_process(*place, now=time.monotonic()))
+
+    async def _serve_server(self, connection: Connection, link: int) -> None:
+        said = await connection.read_server()
+        self._carry_out(self._ledger.register_server(link, said, now=time.monotonic()))
+        async for message in connection.read(FromServer):
+            self._carry_out(self._ledger.hear_server(link, message, now=time.monotonic()))
 
     def _carry_out(self, out: Outbox) -> None:
         if self._is_closing:

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ebbtide.wire.messages import Form, Heartbeat, Member, Recovery, Register, WorkSpec
+from ebbtide.wire.messages import (
+    Form,
+    Heartbeat,
+    Member,
+    Recovery,
+    Register,
+    RegisterServer,
+    ServerMap,
+    WorkSpec,
+)
 
 SILENT_BEATS: Final = 4  # heartbeats missed until a process counts as lost
 ADOPTION_SECONDS: Final = 2.0  # beyond the silent beats: how long members may take to come back
@@ -190,6 +199,17 @@ class Trouble:
 
 
 @dataclass(slots=True, kw_only=True)
+class ParameterServer:
+    """One connected parameter server."""
+
+    link: int
+    said: RegisterServer
+    heard_at: float
+    since: float  # when it first connected
+    is_released: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class State:
     """All of it. Owned by one `Ledger`."""
 
@@ -219,6 +239,9 @@ class State:
     gathering_since: float | None = None  # enough are here for the first generation, not yet all
     form_after: float = 0.0
     finished: bool = False
+    servers: dict[str, ParameterServer] = field(default_factory=dict)  # by name
+    server_map: ServerMap | None = None
+    last_map: int = 0  # the largest number given out or heard of
 
     @property
     def has_steps(self) -> bool:
@@ -234,6 +257,11 @@ class State:
         """Every connected process."""
         for worker in self.workers.values():
             yield from worker.processes.values()
+
+    def connected(self) -> Iterator["Process | ParameterServer"]:
+        """Everybody with a connection."""
+        yield from self.processes()
+        yield from self.servers.values()
 
     def eligible(self) -> list[Worker]:
         """Workers that may be counted on."""

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from ebbtide.runtime.batches import Batch, MapStyle, Shard
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.layouts import LayoutError, check
+from ebbtide.runtime.paramserver.loop import ServerLoop
 from ebbtide.runtime.state import TrainState
-from ebbtide.runtime.training import Links, Loop
+from ebbtide.runtime.training import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor, device, nn
     from torch.optim import Optimizer
 
-    from ebbtide.runtime.attempt import Attempt
+    from ebbtide.runtime.links import Links
 
 _MARK: Final = "_wrapped_by_lr_sched"  # what a scheduler leaves at an optimizer's step
 
@@ -25,11 +26,30 @@ Model = TypeVar("Model", bound="nn.Module")
 Optim = TypeVar("Optim", bound="Optimizer")
 
 
+class Trying(Protocol):
+    """The step that is being tried; what a script calls arrives here."""
+
+    def reduce(self) -> bool:
+        """Make the gradients those of the global batch; False when the step is broken."""
+
+    def apply(self, step: Callable[[], Any]) -> Any:
+        """Stand in for `optimizer.step()`."""
+
+    def schedule(self, step: Callable[[], Any]) -> Any:
+        """Stand in for `scheduler.step()`."""
+
+    def all_reduce(self, tensor: Tensor, *, scoped: bool) -> Tensor:
+        """Return the sum over all ranks."""
+
+
 class Looping(Protocol):
     """A loop over steps, and where it stands."""
 
-    attempt: Attempt
     batch: Batch | None
+
+    @property
+    def attempt(self) -> Trying:
+        """The step that is being tried."""
 
     @property
     def rank(self) -> int:
@@ -112,6 +132,8 @@ class Job:
         yield from self._loop.run()
 
     def _make_loop(self, state: TrainState, shard: Shard) -> Looping:
+        if self._links.membership.work.servers:
+            return ServerLoop(self._links, state=state, shard=shard)
         return Loop(self._links, state=state, shard=shard)
 
     def log(self, *, loss: Any) -> None:

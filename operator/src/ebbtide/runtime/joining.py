@@ -12,12 +12,12 @@ from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place, read_place, read_token
 from ebbtide.runtime.errors import CheckpointError, LeaveTraining, UsageError
 from ebbtide.runtime.job import Job
+from ebbtide.runtime.links import Links
 from ebbtide.runtime.membership import Identity, Membership, MustLeave
 from ebbtide.runtime.notice import Notice
 from ebbtide.runtime.reporting import say
 from ebbtide.runtime.staging import Saver
 from ebbtide.runtime.telemetry import Telemetry
-from ebbtide.runtime.training import Links
 from ebbtide.wire import names
 
 
@@ -94,6 +94,7 @@ def _link(place: Place, *, token: bytes, shelf: Shelf) -> Links:
         saver=Saver(shelf, listener=membership, may_commit=membership.duty),
         telemetry=Telemetry(membership),
         device=device,
+        token=token,
     )
 
 

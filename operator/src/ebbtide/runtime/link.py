@@ -73,11 +73,14 @@ class LinkRefusedError(ConnectionError):
 class Link:
     """Runs the connection in a daemon thread of its own."""
 
-    def __init__(self, *, coordinator: str, token: bytes, ear: Ear, connect: Connect) -> None:
+    def __init__(
+        self, *, coordinator: str, token: bytes, ear: Ear, connect: Connect, side: str = "worker"
+    ) -> None:
         host, _, port = coordinator.rpartition(":")
         self._host, self._port = host, int(port)
         self._token = token
         self._ear = ear
+        self._side = side
         self._connect = connect
         self._lock = threading.Lock()
         self._unsent: deque[Message] = deque()
@@ -211,8 +214,8 @@ class Link:
         if challenge.attempt < self._attempt:
             raise LinkRefusedError(f"coordinator attempt {challenge.attempt} is an older one")
         self._attempt = challenge.attempt
-        digest = prove(token=self._token, nonce=challenge.nonce, side="worker")
-        writer.write(encode(Answer(protocol=PROTOCOL, side="worker", digest=digest)))
+        digest = prove(token=self._token, nonce=challenge.nonce, side=self._side)
+        writer.write(encode(Answer(protocol=PROTOCOL, side=self._side, digest=digest)))
         self._asked.clear()
         self._beats = 0
         self._introduce(writer)

@@ -37,6 +37,7 @@ from ebbtide.wire.messages import (
     Reform,
     Released,
     SaveNow,
+    ServerMap,
     Stop,
     ToWorker,
     Welcome,
@@ -70,7 +71,9 @@ class Membership:
         """
         Prepare only: `start` connects to `coordinator`, host:port, looked up at every try.
 
-        `on_break(generation)` is called from the side thread, and must be quick.
+        `on_break(generation)` is called from the side thread, and must be quick. Where the state is
+        on parameter servers, a change of members needs nobody to hold still: the side thread then
+        answers for the loop, which asks `is_member` at each step boundary.
         """
         self._identity = identity
         self._token = token
@@ -126,6 +129,20 @@ class Membership:
                     return None
                 self._changed.wait(min(left, POLL_SECONDS))
             return word
+
+    @property
+    def _is_detached(self) -> bool:
+        return self._now.work is not None and self._now.work.servers > 0
+
+    def is_member(self) -> bool:
+        """Tell whether this process is in a generation now."""
+        with self._changed:
+            return self._now.phase is Phase.BUSY
+
+    def servers(self) -> ServerMap | None:
+        """Return the newest map of parameter servers."""
+        with self._changed:
+            return self._now.servers
 
     def leave_requested(self) -> Leave | None:
         """Return why and until when this process must leave, or None."""
@@ -425,6 +442,9 @@ class Membership:
                 self._now.dismissed = message.save
             case Released():
                 self._now.offer = message
+            case ServerMap():
+                if self._now.servers is None or message.number > self._now.servers.number:
+                    self._now.servers = message
             case _:
                 log.warning("a %s was not expected", type(message).__name__)
 
@@ -440,13 +460,17 @@ class Membership:
         now.phase, now.generation, now.offer = Phase.BUSY, form.generation, form
         now.members = tuple(member.worker for member in form.members)
         now.is_formed = now.has_stepped = False
+        if self._is_detached:
+            now.is_formed = now.holds_state = True
+            self._link.send(Formed(generation=form.generation, step=now.step))
 
     def _hear_reform(self, message: Reform) -> int:
         """Note it; return the generation whose collective must be broken, 0 = none."""
         now = self._now
         if now.phase is not Phase.BUSY or message.generation != now.generation:
             return 0
-        if isinstance(now.offer, Form):  # the loop has not seen it: it still holds still
+        # The loop has not seen it, so it still holds still; or it never has to.
+        if self._is_detached or isinstance(now.offer, Form):
             now.offer = None
             now.phase = Phase.IDLE
             self._hold_still()

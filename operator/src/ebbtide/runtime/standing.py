@@ -10,6 +10,7 @@ from ebbtide.wire.messages import (
     Reform,
     Register,
     Released,
+    ServerMap,
     WorkSpec,
 )
 
@@ -111,6 +112,7 @@ class Standing:
     commit: CheckpointCommitted | None = None
     away_since: float | None = None
     away_why: str = ""
+    servers: ServerMap | None = None  # the newest one
 
     def step_age(self) -> float:
         """Seconds since the last applied step; 0 when there was none."""

@@ -8,19 +8,14 @@ with a state that counts, and what is held at one survives every change of membe
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-import torch
 from torch import Tensor
 
 from ebbtide.runtime import chance, sharding, synchronizing
 from ebbtide.runtime.attempt import Attempt
 from ebbtide.runtime.batches import Batch, Shard
 from ebbtide.runtime.building import Seat
-from ebbtide.runtime.checkpoint import Shelf
-from ebbtide.runtime.collective import Group
-from ebbtide.runtime.environment import Place
 from ebbtide.runtime.errors import (
     CheckpointError,
     CollectiveBroken,
@@ -28,32 +23,19 @@ from ebbtide.runtime.errors import (
     MismatchError,
 )
 from ebbtide.runtime.layouts import Layout
-from ebbtide.runtime.membership import Leave, Membership
+from ebbtide.runtime.links import Links
+from ebbtide.runtime.membership import Leave
 from ebbtide.runtime.profiler.meter import Meter, is_due
 from ebbtide.runtime.reporting import say
-from ebbtide.runtime.staging import SPREAD_SHARE, Save, Saver
+from ebbtide.runtime.staging import SPREAD_SHARE, Save
 from ebbtide.runtime.standing import Timings
 from ebbtide.runtime.state import TrainState
 from ebbtide.runtime.synchronizing import Position
-from ebbtide.runtime.telemetry import Telemetry
 from ebbtide.wire.messages import Form, Released, WorkSpec
 
 LOOK_SECONDS: Final = 2.0  # a spare looks again for checkpoints that others wrote
 FINISH_LOOK_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 2.0  # between two tries at the final checkpoint
-
-
-@dataclass(slots=True, kw_only=True)
-class Links:
-    """What one process is connected to."""
-
-    place: Place
-    membership: Membership
-    group: Group
-    shelf: Shelf
-    saver: Saver
-    telemetry: Telemetry
-    device: torch.device
 
 
 class Loop:

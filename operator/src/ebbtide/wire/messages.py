@@ -77,6 +77,8 @@ class WorkSpec(msgspec.Struct, frozen=True, kw_only=True):
     regroup: float = (
         0.0  # without steps: how long newcomers wait, since joining restarts all scripts
     )
+    servers: int = 0  # parameter servers wanted; 0 = all-reduce
+    max_staleness: int | None = None  # pushes that a gradient may be behind; None = any
 
 
 # ---------------------------------------------------------------- worker process -> coordinator
@@ -192,6 +194,48 @@ class Reached(Message, tag="reached", frozen=True):
     step: Number
 
 
+# ---------------------------------------------------------------- parameter server <-> coordinator
+
+
+class RegisterServer(Message, tag="register-server", frozen=True):
+    """I am a parameter server and listen here. It sends this and heartbeats, nothing else."""
+
+    server: str  # the pod's name
+    index: Number
+    attempt: Number
+    address: str
+    port: Number
+    map: Number = 0  # the newest map it has heard of
+    leaving: bool = False  # give its part to others
+
+
+class ServerSeat(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter server and where it listens."""
+
+    server: str
+    address: str
+    port: int
+
+
+class ServerMap(Message, tag="server-map", frozen=True):
+    """
+    To servers and workers: these servers hold the parameters, in this order. The first one leads.
+
+    Every change is a new map with a larger number. `others` are there and not of the map: what they
+    still hold moves to those who are.
+    """
+
+    number: int
+    servers: tuple[ServerSeat, ...]
+    others: tuple[ServerSeat, ...] = ()
+
+
+class Gone(Message, tag="gone", frozen=True):
+    """To servers: this worker is lost or has left."""
+
+    worker: str
+
+
 # ---------------------------------------------------------------- coordinator -> worker process
 
 
@@ -291,8 +335,9 @@ FromWorker = (
 )  # fmt: skip
 ToWorker = (
     Challenge | Refused | Welcome | Configure | Beat | Reform | Form | Stop | SaveNow
-    | Dismissed | Released | Expelled
+    | Dismissed | Released | Expelled | ServerMap | Gone
 )  # fmt: skip
+FromServer = Answer | RegisterServer | Heartbeat
 
 
 # ---------------------------------------------------------------- operator <-> coordinator
@@ -321,6 +366,15 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     warned: bool = False
     generation: int = 0  # the last one it was a member of; 0 = never
     step: int = 0
+
+
+class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter server as the coordinator sees it."""
+
+    server: str
+    index: int
+    attempt: int
+    in_map: bool
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,6 +412,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     work: WorkSpec | None = None  # what it works by: the operator configures when it differs
     workers: tuple[WorkerReport, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    servers: tuple[ServerReport, ...] = ()  # those that are connected
+    server_map: int = 0  # the newest one's number; 0 = there is none yet
 
 
 class Reply(Message, tag="reply", frozen=True):

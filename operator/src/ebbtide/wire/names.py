@@ -47,6 +47,7 @@ ENV_TOKEN_FILE: Final = "EBBTIDE_TOKEN_FILE"  # noqa: S105 -- the name of a vari
 ENV_CHECKPOINT_PATH: Final = "EBBTIDE_CHECKPOINT_PATH"
 ENV_NOTICE_SECONDS: Final = "EBBTIDE_NOTICE_SECONDS"
 ENV_PROCESSES: Final = "EBBTIDE_PROCESSES_PER_WORKER"
+ENV_SHARE_MEMORY: Final = "EBBTIDE_SHARE_MEMORY"  # 0: a server maps no worker's memory
 ENV_WORK: Final = "EBBTIDE_WORK"  # a WorkSpec as JSON, for the coordinator's start
 ENV_METRICS_PORT: Final = "EBBTIDE_METRICS_PORT"  # of a coordinator; not set: no metrics
 ENV_PROFILE: Final = "EBBTIDE_PROFILE"  # where `ebbtide profile` listens, for the script it runs

@@ -1,0 +1,156 @@
+"""The servers' optimizers are torch.optim's, whatever the cut over servers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, SparseAdam
+
+from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.paramserver.optimizers import (
+    Slot,
+    allow_for_delay,
+    initial_fill,
+    kind_of,
+    read_hyper,
+    state_names,
+    update,
+    update_rows,
+)
+from ebbtide.runtime.paramserver.spaces import bounds
+
+Make = Callable[[list[Tensor]], Optimizer]
+SIZE = 37
+
+
+def case(kind: type[Optimizer], **settings: Any) -> Any:
+    text = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return pytest.param(lambda given: kind(given, **settings), id=f"{kind.__name__}({text})")
+
+
+MAKES = [
+    case(SGD, lr=0.1),
+    case(SGD, lr=0.1, momentum=0.9),
+    case(SGD, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.01),
+    case(SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01, maximize=True),
+    case(Adagrad, lr=0.1),
+    case(Adagrad, lr=0.1, lr_decay=0.1, weight_decay=0.01, initial_accumulator_value=0.2),
+    case(Adam, lr=0.1),
+    case(Adam, lr=0.1, betas=(0.8, 0.95), weight_decay=0.1, maximize=True),
+    case(AdamW, lr=0.1, weight_decay=0.1),
+]
+
+
+class Flat:
+    """What servers hold of one group, each its part."""
+
+    def __init__(self, optimizer: Optimizer, values: Tensor, *, servers: int) -> None:
+        self.kind = kind_of(optimizer)
+        self.optimizer = optimizer
+        self.value = values.clone()
+        fill = initial_fill(self.kind, self.hyper)
+        names = state_names(self.kind, [self.hyper])
+        self.states = {name: torch.full_like(values, fill) for name in names}
+        self.cuts = [bounds(len(values), servers=servers, place=n) for n in range(servers)]
+        self.times = 0
+
+    @property
+    def hyper(self) -> dict[str, float]:
+        return read_hyper(self.kind, self.optimizer.param_groups[0])
+
+    def push(self, gradient: Tensor) -> None:
+        for start, stop in self.cuts:
+            slot = Slot(
+                value=self.value[start:stop],
+                states={name: state[start:stop] for name, state in self.states.items()},
+                times=self.times,
+            )
+            update(self.kind, slot, gradient[start:stop].clone(), self.hyper)
+        self.times += 1
+
+
+@pytest.mark.parametrize("make", MAKES)
+@given(seed=st.integers(0, 2**31), servers=st.integers(1, 5), steps=st.integers(1, 8))
+def test_a_run_over_servers_ends_where_torch_does(
+    make: Make, seed: int, servers: int, steps: int
+) -> None:
+    chance = torch.Generator().manual_seed(seed)
+    parameter = torch.nn.Parameter(torch.randn(SIZE, generator=chance))
+    optimizer = make([parameter])
+    flat = Flat(optimizer, parameter.detach(), servers=servers)
+
+    for step in range(steps):
+        gradient = torch.randn(SIZE, generator=chance)
+        optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)  # as a schedule does
+        flat.push(gradient)
+        parameter.grad = gradient
+        optimizer.step()
+
+    torch.testing.assert_close(flat.value, parameter.detach(), rtol=1e-5, atol=1e-6)
+
+
+ROW_CASES = [
+    pytest.param(lambda given: SGD(given, lr=0.1), lambda given: SGD(given, lr=0.1), id="SGD"),
+    pytest.param(
+        lambda given: Adagrad(given, lr=0.1), lambda given: Adagrad(given, lr=0.1), id="Adagrad"
+    ),
+    pytest.param(
+        lambda given: SparseAdam(given, lr=0.1), lambda given: Adam(given, lr=0.1), id="Adam"
+    ),
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), ROW_CASES)
+@given(seed=st.integers(0, 2**31), steps=st.integers(1, 6))
+def test_rows_are_updated_as_torch_updates_sparse_gradients(
+    theirs: Make, ours: Make, seed: int, steps: int
+) -> None:
+    chance = torch.Generator().manual_seed(seed)
+    table = torch.nn.Parameter(torch.randn(11, 3, generator=chance))
+    optimizer = theirs([table])
+    flat = Flat(ours([table]), table.detach(), servers=1)
+
+    for _ in range(steps):
+        rows = torch.randperm(11, generator=chance)[:4]
+        gradient = torch.randn(4, 3, generator=chance)
+        slot = Slot(value=flat.value, states=flat.states, times=flat.times)
+        update_rows(flat.kind, slot, rows=rows, gradient=gradient.clone(), hyper=flat.hyper)
+        flat.times += 1
+        with torch.sparse.check_sparse_tensor_invariants():
+            table.grad = torch.sparse_coo_tensor(rows.unsqueeze(0), gradient, table.shape)
+            optimizer.step()
+
+    # SparseAdam adds epsilon before it corrects for the first steps, Adam after: about 1e-5.
+    torch.testing.assert_close(flat.value, table.detach(), rtol=1e-4, atol=1e-4)
+
+
+@given(momentum=st.floats(0.01, 0.99), delay=st.integers(0, 30))
+def test_b076_delay_takes_the_place_of_momentum(momentum: float, delay: int) -> None:
+    hyper = {"momentum": momentum, "lr": 0.1}
+
+    left = allow_for_delay("sgd", hyper, delay=delay)["momentum"]
+
+    assert 0 <= left <= momentum
+    assert left <= 1 - (1 - momentum) * (delay + 1) + 1e-12 or left == 0
+    assert (left == momentum) == (delay == 0)
+
+
+def test_only_plain_momentum_needs_no_state() -> None:
+    parameter = [torch.zeros(2, requires_grad=True)]
+    plain, heavy = SGD(parameter, lr=1.0), SGD(parameter, lr=1.0, momentum=0.5)
+
+    assert state_names("sgd", [read_hyper("sgd", plain.param_groups[0])]) == ()
+    assert state_names("sgd", [read_hyper("sgd", heavy.param_groups[0])]) == ("momentum_buffer",)
+
+
+def test_an_optimizer_that_servers_cannot_run_is_refused_by_name() -> None:
+    parameter = [torch.zeros(2, requires_grad=True)]
+
+    with pytest.raises(UsageError, match=r"a RMSprop cannot run .* SGD, Adagrad, Adam, AdamW"):
+        kind_of(torch.optim.RMSprop(parameter))
+    with pytest.raises(UsageError, match="group 0: amsgrad"):
+        kind_of(Adam(parameter, amsgrad=True))
