@@ -1,0 +1,484 @@
+"""Servers and clients over real sockets, in one process: what each exchange brings about."""
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ebbtide.runtime.errors import CheckpointError, UsageError
+from ebbtide.runtime.paramserver import snapshots
+from ebbtide.runtime.paramserver.channel import Channel, ChannelClosed, connect
+from ebbtide.runtime.paramserver.memory import MemoryRefused, attach
+from ebbtide.runtime.paramserver.messages import (
+    PEER,
+    READER,
+    ROLES,
+    TRAINER,
+    Adopt,
+    Bytes,
+    Commit,
+    Cut,
+    Hello,
+    Read,
+    Snap,
+    Stage,
+    Standing,
+    ToReader,
+    Want,
+)
+from ebbtide.wire.frames import FrameError
+from ebbtide.wire.messages import Message, Refused
+from support.served import TOKEN, Servers, Trainer, in_background
+
+Start = Callable[..., Servers]
+FUZZED = int(os.environ.get("EBBTIDE_FUZZED_FRAMES", "10000"))
+
+
+@pytest.fixture(params=[True, False], ids=["shared memory", "connections"])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
+    """Start servers by name; workers share memory with them, or do not."""
+    made: list[Servers] = []
+
+    def begin(*names: str, max_staleness: int | None = None, steps: int = 1000) -> Servers:
+        servers = Servers(
+            folder=tmp_path, may_share=request.param, max_staleness=max_staleness, steps=steps
+        )
+        made.append(servers)
+        servers.start(*names)
+        return servers
+
+    yield begin
+    for servers in made:
+        servers.close()
+
+
+def make(servers: Servers, name: str = "w", *, width: int = 3000, rate: float = 0.5) -> Trainer:
+    torch.manual_seed(len(name))
+    model = nn.Sequential(nn.Linear(1, width), nn.BatchNorm1d(width))
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    return Trainer(servers, model, optimizer, name=name)
+
+
+def test_a_push_changes_the_parameters_everywhere_by_the_rate(start: Start) -> None:
+    trainer = make(start("a", "b"))
+    trainer.client.enter()
+    trainer.take()
+    before = trainer.values()
+
+    fresh = trainer.push(1.0)
+
+    assert (fresh.applied, fresh.standing.version, fresh.step) == (True, 1, 1)
+    torch.testing.assert_close(trainer.values(), before - 0.5)
+
+
+def test_a_newcomer_gets_the_state_and_not_its_own(start: Start) -> None:
+    servers = start("a", "b", "c")
+    first, second = make(servers, "w"), make(servers, "other")
+    first.client.enter()
+    first.take()
+    first.push(1.0)
+
+    ready = second.client.enter()
+    second.take()
+
+    assert ready.standing.version == 1
+    torch.testing.assert_close(second.values(), first.values())
+
+
+def test_running_statistics_are_those_of_the_newest_push(start: Start) -> None:
+    servers = start("a", "b")
+    first, second = make(servers, "w"), make(servers, "other")
+    first.client.enter()
+    first.take()
+    first.model(torch.ones(4, 1))
+    first.push(0.0)
+
+    second.client.enter()
+    second.take()
+
+    theirs, ours = first.model.state_dict(), second.model.state_dict()
+    assert int(ours["1.num_batches_tracked"]) == 1
+    assert torch.equal(ours["1.running_mean"], theirs["1.running_mean"])
+
+
+def test_staleness_is_told_and_an_old_push_counts_less(start: Start) -> None:
+    servers = start("a")
+    slow, quick = make(servers, "slow"), make(servers, "quick")
+    slow.client.enter()
+    slow.take()
+    quick.client.enter()
+    quick.take()
+    for _ in range(9):
+        quick.step = quick.push(0.0).step
+    before = quick.values()
+
+    fresh = slow.push(1.0, wants_more=False)
+
+    assert fresh.staleness == 9
+    # Two are at work, so 2 / (9 + 1) of the push counts.
+    torch.testing.assert_close(slow.values(), before - 0.5 * 0.2)
+
+
+def test_b076_with_a_bound_the_quick_one_waits_for_the_slow(start: Start) -> None:
+    servers = start("a", "b", max_staleness=1)
+    slow, quick = make(servers, "slow"), make(servers, "quick")
+    slow.client.enter()
+    slow.take()
+    quick.client.enter()
+    quick.take()
+    seen: list[int] = []
+
+    def hurry() -> None:
+        for _ in range(2):
+            fresh = quick.push(0.0)
+            quick.step = fresh.step
+            seen.append(fresh.staleness)
+
+    thread = in_background(hurry)
+    thread.join(0.5)
+    assert thread.is_alive()
+    late = slow.push(0.0)
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert late.staleness == 1
+    assert max(seen) <= 1
+
+
+def test_only_workers_that_are_left_have_to_be_waited_for(start: Start) -> None:
+    servers = start("a", max_staleness=1)
+    gone, quick = make(servers, "gone"), make(servers, "quick")
+    gone.client.enter()
+    gone.take()
+    quick.client.enter()
+    quick.take()
+    thread = in_background(lambda: [quick.push(0.0) for quick.step in (1, 2)])
+    thread.join(0.3)
+    assert thread.is_alive()
+
+    servers.running["a"].lose_worker("gone")
+    thread.join(10)
+
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("after", [("a", "b", "c"), ("b",), ("c", "a"), ("d",)])
+def test_b078_any_change_of_servers_keeps_every_parameter(
+    start: Start, after: tuple[str, ...]
+) -> None:
+    servers = start("a", "b", "c", "d")
+    servers.arrange("a", "b")
+    trainer = make(servers)
+    trainer.client.enter()
+    trainer.take()
+    trainer.step = trainer.push(1.0).step
+    before = trainer.values()
+
+    servers.arrange(*after)
+    fresh = trainer.push(1.0)
+
+    assert fresh.standing.version == 2
+    torch.testing.assert_close(trainer.values(), before - 0.5)
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_b078_a_lost_servers_part_comes_back_as_the_worker_saw_it(start: Start, lost: str) -> None:
+    servers = start("a", "b")
+    trainer = make(servers)
+    trainer.client.enter()
+    trainer.take()
+    trainer.step = trainer.push(1.0).step
+    before = trainer.values()
+
+    servers.kill(lost)
+    servers.arrange(*servers.running)
+    fresh = trainer.push(1.0)
+
+    assert (fresh.applied, fresh.standing.version) == (True, 2)
+    torch.testing.assert_close(trainer.values(), before - 0.5)
+
+
+def test_a_worker_that_is_gone_gives_its_step_back(start: Start) -> None:
+    servers = start("a")
+    first, second = make(servers, "w"), make(servers, "other")
+    first.client.enter()
+    assert first.take().step == 0
+
+    first.client.close()
+    second.client.enter()
+
+    steps = [second.take().step]
+    while steps[-1] != 0 and len(steps) < 20:
+        second.step = steps[-1]
+        steps.append(second.push(0.0).step)
+    assert 0 in steps
+
+
+def test_when_all_steps_are_applied_everybody_hears_it(start: Start) -> None:
+    servers = start("a", "b", steps=3)
+    first, second = make(servers, "w"), make(servers, "other")
+    first.client.enter()
+    second.client.enter()
+    first.take()
+    answers = []
+    for _ in range(3):
+        answers.append(first.push(1.0))
+        first.step = answers[-1].step
+
+    assert answers[-1].is_done
+    assert second.take().is_done
+    torch.testing.assert_close(first.values(), second.values())
+
+
+def test_a_snapshot_is_one_state_while_pushes_go_on(start: Start) -> None:
+    servers = start("a", "b", "c")
+    trainer = make(servers, rate=1.0)
+    trainer.client.enter()
+    trainer.take()
+    origin = trainer.values()
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.is_set():
+            trainer.step = trainer.push(1.0).step
+
+    thread = in_background(go_on)
+    try:
+        taken = [snapshots.take(servers.map, token=TOKEN) for _ in range(5)]
+    finally:
+        stop.set()
+        thread.join(10)
+
+    for snapshot in taken:
+        tree = snapshot.tree({}, groups=[])
+        model = trainer.binding.whole_model(dict(tree["model"]))
+        flat = torch.cat([model[n].flatten() for n, _ in trainer.model.named_parameters()])
+        torch.testing.assert_close(flat, origin - snapshot.standing.version)
+        assert tree["step"] == snapshot.standing.step
+    assert taken[-1].standing.version > 0
+
+
+def test_a_snapshot_of_nothing_says_so(start: Start) -> None:
+    servers = start("a")
+
+    with pytest.raises(CheckpointError, match="there is no open state here"):
+        snapshots.take(servers.map, token=TOKEN)
+    with pytest.raises(CheckpointError, match="there are no parameter servers"):
+        snapshots.take(None, token=TOKEN)
+
+
+def test_a_model_of_another_shape_is_refused_naming_both(start: Start) -> None:
+    servers = start("a")
+    make(servers).client.enter()
+
+    with pytest.raises(UsageError, match=r"0.weight has the shape \[7, 1\] here and \[3000, 1\]"):
+        make(servers, "other", width=7).client.enter()
+
+
+# ---------------------------------------------------------------- who may talk
+
+
+def address_of(servers: Servers) -> tuple[str, int]:
+    return servers.running["a"].address
+
+
+def test_a_wrong_token_is_refused_and_told_why(start: Start) -> None:
+    channel = start("a").connect(role=READER, token=b"guessed")
+
+    assert channel.read(ToReader, seconds=5) == Refused(reason="the token is wrong")
+
+
+def test_what_is_no_role_is_refused(start: Start) -> None:
+    channel = start("a").connect(role="operator")
+
+    assert channel.read(ToReader, seconds=5) == Refused(reason="the token is wrong")
+
+
+def test_a_frame_that_is_too_long_ends_that_connection_alone(start: Start) -> None:
+    servers = start("a")
+    trainer = make(servers)
+    trainer.client.enter()
+    with socket.create_connection(address_of(servers), timeout=5) as stranger:
+        stranger.sendall(struct.pack(">I", 1 << 31) + b"x" * 100)
+        while stranger.recv(4096):
+            pass
+
+    assert trainer.take().step == 0
+
+
+def test_reading_what_is_not_there_is_answered(start: Start) -> None:
+    servers = start("a")
+    make(servers).client.enter()
+    channel = servers.connect(role=READER)
+
+    for asked in (
+        Read(map=1, number=0, space="dense", key="value", start=0, stop=1 << 40),
+        Read(map=1, number=0, space="nowhere", key="value", start=0, stop=1),
+        Read(map=1, number=0, space="dense", key="nothing", start=0, stop=1),
+        Read(map=9, number=0, space="dense", key="value", start=0, stop=1),
+        Read(map=1, number=7, space="dense", key="value", start=0, stop=1),
+    ):
+        channel.send(asked)
+        answer = channel.read(ToReader, seconds=5)
+        assert isinstance(answer, Bytes)
+        assert answer.error
+
+
+def test_an_older_lead_is_not_followed(start: Start) -> None:
+    servers = start("a")
+    make(servers).client.enter()
+    channel = servers.connect(role=PEER)
+
+    channel.send(Adopt(map=0))
+
+    with pytest.raises(ChannelClosed):
+        channel.read(ToReader, seconds=5)
+
+
+def test_a_silent_connection_is_given_up_in_time() -> None:
+    near, far = pair()
+
+    with pytest.raises(ChannelClosed, match=r"nothing came within 0.1 s"):
+        near.read(ToReader, seconds=0.1)
+    far.close()
+    with pytest.raises(ChannelClosed, match="closed the connection"):
+        near.read(ToReader, seconds=5)
+    near.close()
+
+
+def test_memory_that_is_not_the_workers_is_not_mapped(tmp_path: Path) -> None:
+    trainer = make(Servers(folder=tmp_path))
+    layout, area = trainer.binding.layout, trainer.binding.shared.area()
+
+    shared = attach(layout, area)
+    shared.gradient[5] = 3.0
+    assert trainer.binding.shared.gradient[5] == 3.0
+    for wrong in (
+        msgspec.structs.replace(area, token="0" * 32),
+        msgspec.structs.replace(area, descriptor=0),
+        msgspec.structs.replace(area, descriptor=10**6),
+        msgspec.structs.replace(area, pid=2**40),
+        msgspec.structs.replace(area, size=area.size + 4096),
+    ):
+        with pytest.raises(MemoryRefused):
+            attach(layout, wrong)
+
+
+# ---------------------------------------------------------------- whatever comes
+
+
+def test_no_bytes_bring_a_server_down_or_make_it_large(tmp_path: Path) -> None:
+    servers = Servers(folder=tmp_path)
+    servers.start("a")
+    trainer = make(servers)
+    trainer.client.enter()
+    before = resident()
+
+    sent = Fuzz(servers, seed=11, trainer=trainer).run(FUZZED)
+
+    assert sent >= FUZZED
+    assert resident() - before < 200 << 20
+    assert trainer.take().step >= 0
+    trainer.step = 0
+    servers.close()
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Fuzz:
+    """Sends frames that are nearly right, by whom and however."""
+
+    def __init__(self, servers: Servers, *, seed: int, trainer: Trainer) -> None:
+        self.chance = np.random.Generator(np.random.PCG64(seed))
+        self.address = address_of(servers)
+        layout = trainer.binding.layout
+        hello = Hello(map=1, client="fuzz", worker="fuzz/0", layout=layout, held=Standing())
+        groups = trainer.binding.groups()
+        self.samples: dict[str, tuple[Message, ...]] = {
+            TRAINER: (hello, Stage(step=0), Commit(step=0, groups=groups), Want(), Bytes(size=8)),
+            READER: (Snap(), Read(map=1, number=0, space="dense", key="value", start=0, stop=1)),
+            PEER: (Adopt(map=0), Cut(number=3)),
+        }
+
+    def run(self, wanted: int) -> int:
+        """Send so many frames; a new connection whenever one was closed."""
+        sent = 0
+        while sent < wanted:
+            role = ROLES[int(self.chance.integers(len(ROLES)))]
+            try:
+                with Plain(self.address, role=role) as plain:
+                    for _ in range(int(self.chance.integers(1, 60))):
+                        sent += 1
+                        plain.send(self.frame(role))
+            except OSError:
+                continue
+        return sent
+
+    def frame(self, role: str) -> bytes:
+        """Return one frame: a good one, or one with something wrong."""
+        samples = self.samples[role]
+        body = bytearray(msgspec.json.encode(samples[int(self.chance.integers(len(samples)))]))
+        kind = int(self.chance.integers(6))
+        if kind == 1:
+            for _ in range(int(self.chance.integers(1, 8))):
+                body[int(self.chance.integers(len(body)))] = int(self.chance.integers(256))
+        elif kind == 2:
+            del body[int(self.chance.integers(len(body))) :]
+        elif kind == 3:
+            body = bytearray(self.chance.bytes(int(self.chance.integers(200))))
+        elif kind == 4:
+            digits = [at for at, byte in enumerate(body) if 48 <= byte <= 57]
+            if digits:
+                at = digits[int(self.chance.integers(len(digits)))]
+                body[at : at + 1] = b"99999999999999"
+        length = len(body)
+        if kind == 5:
+            length = int(self.chance.integers(1 << 32))
+        return struct.pack(">I", length) + bytes(body)
+
+
+class Plain:
+    """A connection that is greeted as it should be and then says anything."""
+
+    def __init__(self, address: tuple[str, int], *, role: str) -> None:
+        self.channel = connect(address, token=TOKEN, role=role, seconds=5)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+
+    def send(self, data: bytes) -> None:
+        self.channel._sock.sendall(data)
+
+
+def test_a_message_that_is_too_large_is_not_sent() -> None:
+    near, far = pair()
+
+    with pytest.raises(FrameError, match="is too long"):
+        near.send(Refused(reason="x" * (9 << 20)))
+    near.close()
+    far.close()
+
+
+def pair() -> tuple[Channel, Channel]:
+    """Two ends of one connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(listener.getsockname())
+    server, _ = listener.accept()
+    listener.close()
+    return Channel(client), Channel(server)
