@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.cluster.errors import UnavailableError
+from ebbtide.cluster.errors import ForbiddenError, UnavailableError
 from ebbtide.cluster.pool_status import Keeping
 from ebbtide.core.values.past import LifeTold, Past
 from ebbtide.core.values.pool import Pool
@@ -220,6 +221,77 @@ async def test_pools_of_the_configuration_file_are_remembered_while_the_process_
         assert writes(bench.api) == 0
     assert observed is not None
     assert [life.revoked for life in observed.pasts["v100-spot"].lives] == [True]
+
+
+NOTES = "/api/v1/namespaces/ours/configmaps/ebbtide-pool-v100-spot"
+IN_FILE: dict[str, Any] = {"pools": (pool_manifest(),), "notes_namespace": "ours"}
+
+
+def noted(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(api.objects[NOTES]["data"]["status"])
+    return found
+
+
+async def test_with_a_place_for_notes_they_are_remembered_for_longer() -> None:
+    async with in_use(**IN_FILE) as bench:
+        api = bench.api
+    before = noted(api)
+    async with running(api, **IN_FILE) as bench:
+        await write(bench, after=300)
+        assert noted(api) == before
+        api.remove(NODE)
+        await write(bench, after=300)
+
+    assert api.count("apply", "configmaps") == 2
+    assert [life["seconds"] for life in noted(api)["history"]["lives"]] == [600.0]
+    assert writes(api) == 0
+
+
+async def test_what_may_be_noted_is_not_overwritten_before_it_is_read() -> None:
+    async with in_use(**IN_FILE) as bench:
+        api = bench.api
+    before = noted(api)
+    api.fail("read", "configmaps", UnavailableError("away"))
+    async with running(api, **IN_FILE) as bench:
+        with pytest.raises(UnavailableError):
+            await write(bench, after=300)
+        assert noted(api) == before
+        await write(bench)
+        observed = await bench.cluster.observe(KEY)
+
+    assert observed is not None
+    assert [one.node for one in observed.pasts["v100-spot"].followed] == ["node-1"]
+
+
+@pytest.mark.parametrize("request_", ["read", "apply"])
+async def test_without_the_right_to_notes_they_are_kept_in_memory_and_it_is_said_once(
+    request_: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = with_job()
+    api.put(NODE, node_object())
+    api.put(POD, pod())
+    api.fail(request_, "configmaps", ForbiddenError("no right"), times=9)
+    async with running(api, **IN_FILE) as bench:
+        for _ in range(3):
+            await write(bench, after=60)
+        api.remove(NODE)
+        await write(bench, after=60)
+        observed = await bench.cluster.observe(KEY)
+
+    assert observed is not None
+    assert len(observed.pasts["v100-spot"].lives) == 1
+    assert caplog.text.count("kept in memory only") == 1
+    assert NOTES not in api.objects
+
+
+@pytest.mark.parametrize("content", ["{", '{"history": 3}', "[]"])
+async def test_notes_that_cannot_be_read_are_written_anew(content: str) -> None:
+    api = with_job()
+    api.put(NOTES, {"data": {"status": content}})
+    async with running(api, **IN_FILE) as bench:
+        await write(bench)
+
+    assert noted(api) == {"nodes": {"ready": 0, "total": 0}}
 
 
 async def test_a_past_that_cannot_be_read_is_forgotten_and_said_so(

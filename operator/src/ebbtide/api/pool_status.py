@@ -151,7 +151,7 @@ class PoolState:
 def parse_pool_status(status: Mapping[str, Any] | None) -> PoolState:
     """Return a stored status; raise InvalidManifestError where it is none of ours."""
     try:
-        stored = PoolStatus.model_validate(status or {}, extra="ignore")
+        stored = PoolStatus.model_validate({} if status is None else status, extra="ignore")
     except ValidationError as error:
         raise InvalidManifestError(
             tuple(

@@ -14,6 +14,7 @@ from ebbtide.cluster.children import ChildrenCache
 from ebbtide.cluster.events import Teller
 from ebbtide.cluster.links import POLL_SECONDS, Dial, Links
 from ebbtide.cluster.observe import Observer
+from ebbtide.cluster.pool_notes import PoolNotes
 from ebbtide.cluster.pool_status import PoolStatusWriter
 from ebbtide.cluster.port import Api
 from ebbtide.cluster.profiles import ProfileCache, ProfileRecord, ProfileSink
@@ -37,6 +38,7 @@ class Scope:
     namespaces: tuple[str, ...] = ()
     poll_seconds: float = POLL_SECONDS  # how old a coordinator's progress may be
     pools: tuple[dict[str, Any], ...] = ()  # of the configuration file; none: CapacityPool objects
+    notes_namespace: str = ""  # for the records of such pools; "": in memory only
 
     @property
     def each(self) -> tuple[str, ...]:
@@ -89,7 +91,12 @@ class LiveCluster:
         self._status = StatusWriter(api, self.jobs)
         self._teller = Teller(api)
         self.pool_status = PoolStatusWriter(
-            api, pools=self.pools, nodes=self.nodes, pods=self.pods, clock=clock
+            api,
+            pools=self.pools,
+            nodes=self.nodes,
+            pods=self.pods,
+            notes=PoolNotes(api, namespace=scope.notes_namespace),
+            clock=clock,
         )
         self.watches = self._make_watches()
 

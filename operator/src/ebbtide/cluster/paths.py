@@ -31,6 +31,11 @@ def secret(namespace: str, name: str) -> str:
     return f"{within(namespace, 'secrets')}/{name}"
 
 
+def config_map(namespace: str, name: str) -> str:
+    """The address of one ConfigMap."""
+    return f"{within(namespace, 'configmaps')}/{name}"
+
+
 def job(namespace: str, name: str) -> str:
     """The address of one TrainingJob."""
     return f"{within(namespace, TRAINING_JOBS, root=OURS)}/{name}"

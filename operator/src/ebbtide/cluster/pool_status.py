@@ -1,8 +1,8 @@
 """
 Keeps `CapacityPool.status` true: how many nodes there are, and what is remembered of the pool.
 
-The past of a pool is in its status, so whoever leads next goes on with it. Pools of the
-configuration file have no object: theirs is remembered as long as the process lives.
+The past of a pool is in its status, so whoever leads next goes on with it; of a pool of the
+configuration file, which has no object, it is elsewhere (`pool_notes`).
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from ebbtide.api.pool_status import PoolState, render_pool_status
 from ebbtide.cluster import paths
 from ebbtide.cluster.cache import NodeCache, PodCache
 from ebbtide.cluster.errors import ClusterError, NotFoundError
+from ebbtide.cluster.pool_notes import PoolNotes
 from ebbtide.cluster.port import Api
 from ebbtide.cluster.records import PoolRecord, PoolRecords
 from ebbtide.core.lifecycle.remembering import PoolView, next_look, remember
@@ -50,14 +51,17 @@ class PoolStatusWriter:
         pools: PoolRecords,
         nodes: NodeCache,
         pods: PodCache,
+        notes: PoolNotes,
         clock: Callable[[], datetime],
     ) -> None:
         self._api = api
+        self._notes = notes
         self._pools = pools
         self._nodes = nodes
         self._pods = pods
         self._clock = clock
         self._changed = asyncio.Event()
+        self._is_recalled = False  # what was noted by the leader before
         self._watched: set[str] = set()  # names of pools that we have looked at since we lead
 
     def changed(self) -> None:
@@ -68,6 +72,7 @@ class PoolStatusWriter:
         """Go on until cancelled; only whoever leads may."""
         keeping = keeping or Keeping()
         self._watched.clear()
+        self._is_recalled = False
         self._changed.set()  # others may have written, or not, before we led
         due: float | None = None
         while True:
@@ -91,6 +96,9 @@ class PoolStatusWriter:
 
     async def write(self, keeping: Keeping) -> timedelta | None:
         """Write every pool of which there is something new; return when to look again."""
+        if not self._is_recalled:
+            await self._notes.recall(self._pools)
+            self._is_recalled = True
         now = self._clock()
         by_pool = self._pods.by_pool()
         due = []
@@ -132,6 +140,7 @@ class PoolStatusWriter:
     async def _store(self, record: PoolRecord, state: PoolState) -> None:
         name = record.pool.name
         if not record.uid:
+            await self._notes.store(name, state)
             self._pools.keep(name, state)
             return
         try:

@@ -114,11 +114,13 @@ class App:
 
     def _make_cluster(self, client: Client) -> LiveCluster:
         progress = self._configuration.settings.progress_interval
+        lease = self._options.lease
         return LiveCluster(
             client,
             scope=Scope(
                 namespaces=self._configuration.namespaces,
                 pools=self._configuration.pools,
+                notes_namespace="" if lease is None else lease.namespace,
                 poll_seconds=min(POLL_SECONDS, max(0.5, progress.total_seconds())),
             ),
             options=Options(coordinator_image=self._configuration.coordinator_image),

@@ -82,6 +82,11 @@ def coordinator_service(job: str) -> str:
     return f"{job}-coordinator"
 
 
+def pool_notes(pool: str) -> str:
+    """Name the ConfigMap that keeps the record of a pool without an object."""
+    return f"ebbtide-pool-{pool}"
+
+
 def token_secret(uid: str) -> str:
     """Name the Secret that holds a job's token; the UID keeps namesakes apart."""
     return f"ebbtide-{uid}"
