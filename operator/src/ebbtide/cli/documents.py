@@ -47,7 +47,7 @@ def read_documents(file: str) -> Documents:
     try:
         text = read_bytes(file).decode("utf-8-sig")
     except FileError as error:
-        raise BadInputError(file, (error.message.removeprefix(f"{file}: "),)) from error
+        raise BadInputError(error.file, (error.finding,)) from error
     except UnicodeDecodeError as error:
         raise BadInputError(file, ("this is not UTF-8 text",)) from error
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
+from ebbtide.cli.documents import BadInputError
 from ebbtide.cli.job_plot import Story, draw_run
 from ebbtide.cli.moments import read_moment
 from ebbtide.cli.plots import check_picture
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
 
 NOT_DONE: Final = 3
 """Exit code where the job did not complete."""
-BAD_INPUT: Final = 2
 """... and where a file cannot be used."""
 EPOCH: Final = "2026-01-01T00:00:00Z"
 """When the job is made, where nobody says: the same log every time."""
@@ -142,12 +142,11 @@ def _as_bad_input() -> Iterator[None]:
     try:
         yield
     except FileError as error:
-        error.exit_code = BAD_INPUT
-        raise
+        raise BadInputError(error.file, (error.finding,)) from error
 
 
 def _task(given: dict[str, Any]) -> _Task:
-    from ebbtide.cli.documents import POOL, BadInputError, read_documents, read_job, read_pools
+    from ebbtide.cli.documents import POOL, read_documents, read_job, read_pools
     from ebbtide.cli.documents import read_profile as find_profile
 
     documents = read_documents(given["file"])
@@ -195,7 +194,6 @@ def _conditions(
 
 def _speed(task: _Task, file: str) -> Any:  # noqa: ANN401 -- a Speed; the core comes late
     """Return how fast workers really are: as fast as the models say; raises BadInputError."""
-    from ebbtide.cli.documents import BadInputError
     from ebbtide.core.planner.fixed_size import sort_out
     from ebbtide.core.planner.knowledge import Workload
 

@@ -35,7 +35,9 @@ class FileError(click.ClickException):
     """Something in a file that cannot be used, in one line."""
 
     def __init__(self, file: str, message: str) -> None:
-        super().__init__(f"{file}: {' '.join(message.split())}")
+        self.file = file
+        self.finding = " ".join(message.split())
+        super().__init__(f"{file}: {self.finding}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
