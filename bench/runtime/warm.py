@@ -8,6 +8,7 @@ imports what it needs, as a worker does that another program starts.
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -73,8 +74,11 @@ def start_warm(nursery: Nursery, parent: "subprocess.Popen[str]") -> float:
             raise RuntimeError("the parent hears nothing")
         parent.stdin.write(json.dumps({"HOME": str(job.folder), **_environment(job)}) + "\n")
         parent.stdin.flush()
-        begun = float(_hear(parent))
-        return _first_step(job) - begun
+        begun, pid = _hear(parent).split()
+        try:
+            return _first_step(job) - float(begun)
+        finally:
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def start_cold(nursery: Nursery) -> float:

@@ -2,7 +2,7 @@
 A worker's PID 1 that has imported all, and forks a rank whenever it is told to.
 
 A line on standard input is the environment of the rank, as JSON; the answer is the moment just
-before the fork. What runs in the fork is what runs in a worker's.
+before the fork, and the rank's process id. What runs in the fork is what runs in a worker's.
 """
 
 import json
@@ -22,7 +22,8 @@ def main() -> None:
     for line in sys.stdin:
         environment = json.loads(line)
         begun = time.monotonic()
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             os.environ.clear()
             os.environ.update(environment)
             silence = os.open(Path(environment["HOME"]) / "said", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -30,7 +31,7 @@ def main() -> None:
             worker._become_rank(0)  # noqa: SLF001 -- the very path of a worker
             worker._run(command, processes=1)  # noqa: SLF001 -- the very path of a worker
             os._exit(0)
-        print(begun, flush=True)
+        print(begun, pid, flush=True)
 
 
 if __name__ == "__main__":
