@@ -14,6 +14,7 @@ PAGE = DIGITS.parents[2] / "docs" / "training.md"
 SCRIPTS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
 def test_every_script_of_the_page_trains_to_its_end(number: int, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -24,7 +25,7 @@ def test_every_script_of_the_page_trains_to_its_end(number: int, tmp_path: Path)
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=110,
         check=False,
     )
 
