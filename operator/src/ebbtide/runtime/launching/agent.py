@@ -83,6 +83,10 @@ class Agent(LocalElasticAgent):
         self._initialize_workers(group)
         while True:
             time.sleep(interval)
+            # Before torch looks: it would give the rest of broken scripts its own thirty seconds.
+            if self._meeting.num_nodes_waiting():
+                self._restart_workers(group)
+                continue
             result: RunResult = self._monitor_workers(group)
             group.state = result.state
             if result.state is WorkerState.SUCCEEDED:
@@ -94,8 +98,6 @@ class Agent(LocalElasticAgent):
                     self._stop_workers(group)
                     group.state = WorkerState.FAILED
                     return result
-                self._restart_workers(group)
-            elif self._meeting.num_nodes_waiting():
                 self._restart_workers(group)
 
     @override

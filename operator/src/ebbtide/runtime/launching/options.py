@@ -7,7 +7,6 @@ addresses of a static one. All others (`--module`, `--no-python`, `--log-dir`, `
 """
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -89,8 +88,3 @@ def settle(found: argparse.Namespace, place: Place, work: WorkSpec) -> Options:
 def run_id(job: str) -> str:
     """Name the run, as in TORCHELASTIC_RUN_ID: torch makes folders of it."""
     return job.replace("/", "-")
-
-
-def words_of(arguments: Sequence[str]) -> str:
-    """Return arguments as one line."""
-    return " ".join(arguments)
