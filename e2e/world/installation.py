@@ -50,6 +50,7 @@ FAST: Final[Mapping[str, Any]] = {
     "failureDelayLimitSeconds": 4,
     "failureWindowSeconds": 2,
     "progressSeconds": 0.5,
+    "regroupSeconds": 2,
 }
 """The operator's delays for tests: the same rules, sooner."""
 

@@ -33,10 +33,14 @@ class Bed:
     async def train(self, *, name: str = "digits", claim: str = "", **changes: Any) -> Training:
         """Apply the digits job with changes and follow it."""
         claim = claim or f"{name}-checkpoints"
+        manifest = make_digits_job(name=name, claim=claim, **changes)
+        return await self.follow(manifest, claim=claim)
+
+    async def follow(self, manifest: Json, *, claim: str) -> Training:
+        """Apply a job whose state is kept behind a claim, and follow it."""
         volume = self.world.root / "volumes" / f"{self.world.namespace}-{claim}"
         if not volume.exists():
             await provide_claim(self.world, claim)
-        manifest = make_digits_job(name=name, claim=claim, **changes)
         job = Training(self.world, manifest, volume=volume, operator=self.operator)
         return await self.stack.enter_async_context(job)
 
@@ -70,6 +74,20 @@ def on_demand_pool(name: str, **changes: Any) -> Pool:
         "max_nodes": 4,
     }
     return spot_pool(name, **(values | changes))
+
+
+def make_script_job(*, command: tuple[str, ...], workers: tuple[int, int], **spec: Any) -> Json:
+    """Return the manifest of the torchrun example with another command and size."""
+    documents = list(yaml.safe_load_all((ROOT / "examples/torchrun/job.yaml").read_text()))
+    job: Json = copy.deepcopy(documents[-1])
+    trainer = job["spec"]["template"]["spec"]["containers"][0]
+    trainer["command"] = list(command)
+    trainer["resources"]["requests"] = {"cpu": "100m"}
+    least, most = workers
+    job["spec"]["elasticPolicy"] = {"minReplicas": least, "maxReplicas": most, "replicas": most}
+    del job["spec"]["capacity"]["pools"]
+    job["spec"].update(spec)
+    return job
 
 
 def make_digits_job(

@@ -5,15 +5,17 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
+from ebbtide.core.step import step
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod
 from ebbtide.core.values.job import Launcher
 from ebbtide.core.values.objective import Objective, PlanMode
 from ebbtide.core.values.observed import Role
 from ebbtide.core.values.settings import Settings
-from support.builders import ON_DEMAND, SPOT, make_job
+from support.builders import ON_DEMAND, SPOT, make_job, make_view
 from support.knowing import Known
 from support.stage import NAMES, Stage, reason, workers
 
@@ -120,6 +122,24 @@ def test_those_who_are_left_may_meet_without_those_who_are_done() -> None:
 
     assert stage.work is not None
     assert stage.work.min_replicas == 1
+
+
+def test_who_leaves_after_the_end_gets_no_replacement_before_its_exit_is_seen() -> None:
+    stage = on_stage()
+    look = stage.observe()
+    report = look.coordinator.report
+    assert report is not None
+    left = tuple(msgspec.structs.replace(worker, state="left") for worker in report.workers)
+    done = msgspec.structs.replace(report, finished=True, workers=left)
+
+    decision = step(
+        replace(look, coordinator=make_view(done, heard=stage.now)),
+        now=stage.now,
+        settings=stage.settings,
+        knowledge=Known(),
+    )
+
+    assert not [action for action in decision.actions if isinstance(action, CreatePod)]
 
 
 @BOTH

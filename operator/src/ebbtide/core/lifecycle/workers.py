@@ -107,7 +107,10 @@ class Crew:
             return sign.text
         if pod.deletion_requested is not None:
             return "it was told to go"
-        states = {w.worker: w.state for w in self.report.workers} if self.report else {}
+        report = self.report
+        if report is None or report.finished:
+            return ""  # who leaves after the end has done its part: its exit will tell
+        states = {w.worker: w.state for w in report.workers}
         if states.get(pod.name) in GOING:
             return f"the coordinator calls it {states[pod.name]}"
         return ""
