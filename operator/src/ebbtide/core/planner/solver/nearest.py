@@ -21,6 +21,8 @@ from ebbtide.core.planner.solver.states import choose_roles
 State: TypeAlias = "tuple[float, int, int, int, float, float, float, float, State | None]"
 """Distance, number, last step and how often, nodes, rate, cost, on-demand nodes, state before."""
 
+TIMES: Final = 3
+"""So often is the limit of states lifted where only few are waiting."""
 BEYOND: Final = -1
 """In place of a pool: one node on demand beyond the floor."""
 
@@ -111,7 +113,10 @@ class Nearest:
         steps, spreads, num = self.steps, self.spreads, len(self.steps)
         value, left, pushed = self.value, room(self.value), 0
         heap = [self._begin()]
-        for _ in range(most):
+        for turn in range(TIMES * most):
+            # Only a few that wait within the room: the end is near.
+            if turn and turn % most == 0 and sum(state[0] < left for state in heap) > most // 2:
+                return False
             state = heappop(heap)
             self._close(state)
             if self.value < value:
