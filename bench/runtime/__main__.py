@@ -4,7 +4,17 @@ import sys
 from collections.abc import Callable
 
 from rows import Row, run
-from runtime import fuzz, kept, kills, profiler, recovery, stall, warm
+from runtime import (
+    fuzz,
+    kept,
+    kills,
+    profiler,
+    recovery,
+    served_fuzz,
+    stall,
+    transport,
+    warm,
+)
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "fuzz": fuzz.rows,
@@ -12,7 +22,9 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "kills": kills.rows,
     "profiler": profiler.rows,
     "recovery": recovery.rows,
+    "server-fuzz": served_fuzz.rows,
     "stall": stall.rows,
+    "transport": transport.rows,
     "warm": warm.rows,
 }
 

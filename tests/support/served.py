@@ -42,12 +42,18 @@ class Servers:
     map: ServerMap | None = None
     to_close: list[Client | Channel] = field(default_factory=list)
 
-    def start(self, *names: str) -> None:
+    def point_at(self, address: str, port: int) -> None:
+        """Make a server of another process the only one of the map."""
+        self.number += 1
+        seat = ServerSeat(server="a", address=address, port=port)
+        self.map = ServerMap(number=self.number, servers=(seat,))
+
+    def start(self, *names: str, port: int = 0) -> None:
         """Start servers and make them the map."""
         for name in names:
             shelf = Shelf(str(self.folder), owner=name)
             service = Service(name, token=TOKEN, shelf=shelf)
-            serving = Serving(service, host="127.0.0.1", may_share=self.may_share)
+            serving = Serving(service, host="127.0.0.1", port=port, may_share=self.may_share)
             serving.configure(self.work)
             serving.start()
             self.running[name], self.services[name] = serving, service

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime import fuzz, kept, kills, profiler, recovery, small, stall, warm
+from runtime import fuzz, kept, kills, profiler, recovery, small, stall, transport, warm
 from runtime.recovery import Kill
 from support.fuzzing import Outcome
 
@@ -194,3 +194,17 @@ def test_a_stall_is_the_call_the_fence_and_the_slower_step(theirs: float, holds:
     assert [row.value for row in (ours, call, fence, slower)] == pytest.approx([10, 1, 2, 7])
     assert ours.peers[stall.PEER] == pytest.approx(theirs * 1e3)
     assert compute.value == pytest.approx(150)
+
+
+def test_a_push_is_judged_by_medians_against_both_peers() -> None:
+    rows = transport.rows_of(
+        {
+            "ebbtide": [0.002, 0.002, 9.0],
+            "torch RPC": [0.009, 0.010, 0.011],
+            "gRPC": [0.018, 0.018, 0.018],
+        }
+    )
+
+    assert [row.value for row in rows] == pytest.approx([2.0, 5.0, 9.0])
+    assert [row.holds for row in rows] == [None, True, False]
+    assert rows[0].peers == pytest.approx({"torch RPC": 10.0, "gRPC": 18.0})
