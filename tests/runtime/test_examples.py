@@ -11,7 +11,7 @@ import yaml
 from ebbtide.api.convert import parse_job, parse_profile
 from ebbtide.core.values.job import Job
 
-from .conftest import DIGITS
+from .conftest import DIGITS, MakeJob
 
 EXAMPLES = DIGITS.parents[1]
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
@@ -55,6 +55,25 @@ def test_the_recommender_learns_through_sparse_gradients() -> None:
     assert len(accuracies) == 2
     assert accuracies[0] == accuracies[1], "both hold the same tables"
     assert accuracies[0] > 0.75
+
+
+@pytest.mark.timeout(120)
+def test_the_recommender_keeps_its_tables_on_parameter_servers_unchanged(
+    make_job: MakeJob,
+) -> None:
+    job = make_job(
+        script=EXAMPLES / "recommender" / "train.py",
+        servers=2, steps=200, global_batch_size=1024, min_replicas=1,
+    )  # fmt: skip
+
+    job.start(workers=2)
+    job.await_done()
+
+    said = [worker.said() for worker in job.workers.values()]
+    accuracies = [value for text in said for value in values_after("test accuracy", text)]
+    assert len(accuracies) == 2, said
+    assert min(accuracies) > 0.7
+    assert [job.await_code(server) for server in job.servers.values()] == [0, 0]
 
 
 @pytest.mark.parametrize("name", NAMES)
