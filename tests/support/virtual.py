@@ -55,6 +55,7 @@ def make_loop(
     timing: Timing = PROMPT,
     seed: int = 0,
     watch: Watch | None = None,
+    kind: type[Loop] = Loop,
     **circumstances: Any,
 ) -> Loop:
     """Put a job before its first pass; every pass is checked to be idempotent."""
@@ -71,7 +72,7 @@ def make_loop(
         timing=timing,
         chance=np.random.default_rng(seed),
     )
-    return Loop(world, conditions, watch=watch)
+    return kind(world, conditions, watch=watch)
 
 
 def play(job: Job | None = None, **circumstances: Any) -> Run:
