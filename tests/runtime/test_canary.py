@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -99,26 +100,33 @@ async def test_a_canary_of_nobody_changes_nothing() -> None:
 
 
 async def test_only_one_thread_holds_the_connection_and_it_ends_with_it() -> None:
-    threads_before, before = set(threading.enumerate()), set(list_sockets())
+    before = set(list_sockets())
     async with running() as coordinator:
         _, writer = await enter_process(coordinator)
-        setting_up = canary.release(
+        holder = canary.release(
             coordinator=("127.0.0.1", coordinator.port),
             token=TOKEN,
             address="127.0.0.1",
             hello=Canary(worker="w-0-1", local_rank=0),
         )
-        await asyncio.to_thread(setting_up.join, LIMIT)
-        (holder,) = (t for t in threading.enumerate() if t.name == "ebbtide-canary")
-        assert holder not in threads_before
+        held = await asyncio.to_thread(await_sockets, holder, besides=before)
 
-        held = sockets_of(holder)
         assert len(held) == 1
-        assert held.isdisjoint(set(list_sockets()) - before)
+        assert held == sockets_of(holder)
         assert await states(coordinator) == ["joining"]
+        assert gc.isenabled()
         writer.close()
     await asyncio.to_thread(holder.join, LIMIT)
     assert not holder.is_alive()
+
+
+def await_sockets(thread: threading.Thread, *, besides: set[str]) -> set[str]:
+    """Wait until a thread has sockets that nobody else has."""
+    until = time.monotonic() + LIMIT
+    while not (held := sockets_of(thread) - besides - set(list_sockets())):
+        assert time.monotonic() < until, "it never had one"
+        time.sleep(0.01)
+    return held
 
 
 def sockets_of(thread: threading.Thread) -> set[str]:
@@ -135,15 +143,15 @@ async def test_without_a_coordinator_that_takes_it_there_is_none(token: bytes) -
         nobody = free.getsockname()[1]
     async with running() as coordinator:
         port = nobody if token == TOKEN else coordinator.port
-        setting_up = canary.release(
+        holder = canary.release(
             coordinator=("127.0.0.1", port),
             token=token,
             address="",
             hello=Canary(worker="w-0-1", local_rank=0),
         )
-        await asyncio.to_thread(setting_up.join, LIMIT)
+        await asyncio.to_thread(holder.join, LIMIT)
 
-        assert not setting_up.is_alive()
+        assert not holder.is_alive()
 
 
 async def test_a_killed_member_is_missed_at_once_although_its_children_hold_its_connections(

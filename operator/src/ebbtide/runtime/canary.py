@@ -12,12 +12,12 @@ noticed as it was before.
 
 import ctypes
 import errno
+import gc
 import logging
 import os
 import signal
 import socket
 import threading
-from dataclasses import dataclass, field
 from typing import Final
 
 from ebbtide.runtime import sockets
@@ -34,50 +34,74 @@ _CLONE_FILES: Final = 0x400
 log = logging.getLogger("ebbtide.runtime")
 
 
-@dataclass(slots=True)
-class _Perch:
-    """What the thread that holds a connection tells the one that made it."""
-
-    descriptor: int
-    ready: threading.Event = field(default_factory=threading.Event)
-    error: int = 0
-
-
 def release(
     *, coordinator: tuple[str, int], token: bytes, address: str, hello: Canary
 ) -> threading.Thread:
-    """Start to set one up, in a thread; it ends when the coordinator closes the connection."""
+    """Start a thread that is one; it ends when the coordinator closes the connection."""
     thread = threading.Thread(
-        target=_set_up,
+        target=_sing,
         kwargs={"coordinator": coordinator, "token": token, "address": address, "hello": hello},
-        name="ebbtide-canary-setup",
+        name="ebbtide-canary",
         daemon=True,
     )
     thread.start()
     return thread
 
 
-def _set_up(*, coordinator: tuple[str, int], token: bytes, address: str, hello: Canary) -> None:
-    """Connect and greet; hand the connection to a thread that has nothing else; let go of it."""
+def _sing(*, coordinator: tuple[str, int], token: bytes, address: str, hello: Canary) -> None:
+    """
+    Have one descriptor of all, and wait for its end.
+
+    The connection is made in the thread's own table, or a fork in another thread would copy it.
+    Whatever Python closed in this thread that is not its own, say in a collection of garbage, it
+    would close in the wrong table: so none is collected until there is nothing more to do but to
+    wait. A signal's wake-up would be written into the wrong table, too.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    libc = ctypes.CDLL(None, use_errno=True)
+    error = _own_table(libc)
+    if error:
+        log.info("no canary: %s", os.strerror(error))
+        return
+    collects = gc.isenabled()
+    gc.disable()
     try:
-        with socket.create_connection(
-            coordinator, timeout=GREETING_SECONDS, source_address=(address, 0) if address else None
-        ) as connection:
-            _greet(connection, token=token)
-            sockets.watch_peer(connection)
-            connection.settimeout(None)
-            perch = _Perch(connection.fileno())
-            holder = threading.Thread(
-                target=_hold, args=(perch,), name="ebbtide-canary", daemon=True
-            )
-            holder.start()
-            perch.ready.wait()
-            if perch.error:
-                log.info("no canary: %s", os.strerror(perch.error))
-                return
-            connection.sendall(encode(hello))  # only now would the end of it mean an end of ours
-    except (OSError, FrameError) as error:
-        log.info("no canary: %s", error)
+        descriptor = _connect(coordinator, token=token, address=address, hello=hello)
+    except (OSError, FrameError) as failure:
+        log.info("no canary: %s", failure)
+        return
+    finally:
+        if collects:
+            gc.enable()
+    byte = ctypes.create_string_buffer(1)
+    while libc.recv(descriptor, byte, 1, 0) == -1 and ctypes.get_errno() == errno.EINTR:
+        pass
+    libc.close(descriptor)
+
+
+def _own_table(libc: ctypes.CDLL) -> int:
+    """Give the calling thread an empty table of its own; return errno, 0 = done."""
+    # Container runtimes filter unshare(2) and let this one through, so it comes first.
+    close_range = getattr(libc, "close_range", None)  # glibc has it since 2.34
+    if close_range is not None and close_range(_FIRST, ctypes.c_uint(_LAST), _UNSHARE) == 0:
+        return 0
+    if libc.unshare(_CLONE_FILES) != 0:
+        return ctypes.get_errno() or errno.ENOSYS
+    os.closerange(_FIRST, os.sysconf("SC_OPEN_MAX"))
+    return 0
+
+
+def _connect(coordinator: tuple[str, int], *, token: bytes, address: str, hello: Canary) -> int:
+    """Connect, greet and say whose canary this is; return the descriptor."""
+    source = (address, 0) if address else None
+    with socket.create_connection(
+        coordinator, timeout=GREETING_SECONDS, source_address=source
+    ) as connection:
+        _greet(connection, token=token)
+        sockets.watch_peer(connection)
+        connection.settimeout(None)
+        connection.sendall(encode(hello))
+        return connection.detach()
 
 
 def _greet(connection: socket.socket, *, token: bytes) -> None:
@@ -90,34 +114,3 @@ def _greet(connection: socket.socket, *, token: bytes) -> None:
             connection.sendall(encode(Answer(protocol=PROTOCOL, side="worker", digest=digest)))
             return
     raise ConnectionResetError("the coordinator closed the connection")
-
-
-def _hold(perch: _Perch) -> None:
-    """
-    Have one descriptor of all, and wait for its end.
-
-    Little happens here on purpose: whatever Python closed in this thread, say in a collection of
-    garbage, it would close in the wrong table; a signal's wake-up would be written into it too.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    libc = ctypes.CDLL(None, use_errno=True)
-    perch.error = _keep_only(libc, perch.descriptor)
-    perch.ready.set()
-    if not perch.error:
-        byte = ctypes.create_string_buffer(1)
-        while libc.recv(perch.descriptor, byte, 1, 0) == -1 and ctypes.get_errno() == errno.EINTR:
-            pass
-        libc.close(perch.descriptor)
-
-
-def _keep_only(libc: ctypes.CDLL, descriptor: int) -> int:
-    """Give the calling thread a table of its own with this descriptor; return errno, 0 = done."""
-    above = descriptor + 1
-    # Container runtimes filter unshare(2) and let this one through, so it comes first.
-    close_range = getattr(libc, "close_range", None)  # glibc has it since 2.34
-    if close_range is None or close_range(above, ctypes.c_uint(_LAST), _UNSHARE) != 0:
-        if libc.unshare(_CLONE_FILES) != 0:
-            return ctypes.get_errno() or errno.ENOSYS
-        os.closerange(above, os.sysconf("SC_OPEN_MAX"))
-    os.closerange(_FIRST, descriptor)
-    return 0
