@@ -23,7 +23,7 @@ LARGE = 4_000_000  # numbers: four pieces of a write
 
 @pytest.fixture
 def scribe() -> Iterator[Scribe]:
-    scribe = Scribe(silent_seconds=1.0)
+    scribe = Scribe(silent_seconds=30.0)
     yield scribe
     scribe.close()
 
@@ -144,14 +144,23 @@ def test_a_failure_is_told_in_words_and_the_process_goes_on(scribe: Scribe, kept
     ],
 )
 def test_a_writer_that_fails_us_is_replaced(
-    scribe: Scribe, kept: Path, number: signal.Signals, words: str
+    scribe: Scribe,
+    kept: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    words: str,
 ) -> None:
     made = staged({"w": torch.ones(9)})
     scribe.write(order(made, kept, step=1), may_commit=yes)
-    os.kill(process_of(scribe), number)
+
+    def fail() -> bool:
+        monkeypatch.setattr(scribe, "_silent_seconds", 1.0)
+        os.kill(process_of(scribe), number)
+        return True
 
     with pytest.raises(WritingError, match=words):
-        scribe.write(order(made, kept, step=2), may_commit=yes)
+        scribe.write(order(made, kept, step=2), may_commit=fail)
+    monkeypatch.setattr(scribe, "_silent_seconds", 30.0)
 
     assert scribe.write(order(made, kept, step=3), may_commit=yes).manifest.step == 3
 
