@@ -63,12 +63,12 @@ class Faults:
             self.pass_by(job.step, "collective")
             sum_up(group, tensors[1:])
 
-        def broadcast_counted(group: Group, tensor: "Tensor", *, source: int) -> None:
+        def broadcast_counted(group: Group, *args: Any, **keywords: Any) -> None:
             nonlocal broadcasts
             if broadcasts == FLAT:
                 self.pass_by(job.step, "transfer")
             broadcasts += 1
-            broadcast(group, tensor, source=source)
+            broadcast(group, *args, **keywords)
 
         def form_watched(group: Group, seat: Any) -> None:
             nonlocal broadcasts
