@@ -135,10 +135,12 @@ def test_what_torchrun_would_not_take_ends_with_64(make_scripts: MakeScripts) ->
     assert "torchrun does not take" in worker.said()
 
 
+@pytest.mark.timeout(180)  # the scripts start cold, twice
 def test_a_lost_worker_restarts_the_scripts_of_the_others_and_not_their_containers(
     make_scripts: MakeScripts,
 ) -> None:
     scripts = make_scripts("--steps", str(STEPS), "--pause", "0.05", "--every", "5", script=DIGITS)
+    scripts.job.patience = 80.0
     survivor, lost = scripts.job.start(workers=2)
     scripts.await_found("state.pt")
 

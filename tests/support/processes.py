@@ -104,6 +104,7 @@ class Job:
     script: Path
     arguments: list[str] = field(default_factory=list)
     launch: tuple[str, ...] = ("--", "python")  # what stands before the script
+    patience: float = PATIENCE
     faults: list[Fault] = field(default_factory=list)
     notice_seconds: float = 10.0
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -295,10 +296,10 @@ class Job:
         self, is_so: Callable[[], bool], what: str, more: Callable[[], str] = lambda: ""
     ) -> None:
         """Wait for something that no single event tells; says everything when it does not come."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self.patience
         while not is_so():
             if time.monotonic() > until:
-                raise TimeoutError(f"no {what} in {PATIENCE} s; {more()}\n{self.logs()}")
+                raise TimeoutError(f"no {what} in {self.patience} s; {more()}\n{self.logs()}")
             time.sleep(_LOOK)
 
     def logs(self) -> str:
