@@ -76,6 +76,7 @@ def test_a_newcomer_is_lost_before_it_has_the_state(
     job.start(workers=2)
     job.await_step(3)
     job.start_worker(2)
+    job.await_report(lambda report: len(report.workers) == 3, "the newcomer")
     job.start_worker(3)
 
     check(job, fault, undisturbed)
