@@ -19,7 +19,7 @@ from support.stage import Stage
 
 PROVIDER = ("lose", "warn", "reprieve", "shutdown")
 SCRIPT = ("crash", "leave", "early exit", "finish")
-USER = ("vanish", "suspend", "resume", "shrink", "grow")
+USER = ("vanish", "suspend", "resume", "shrink", "grow", "servers")
 OPERATOR = ("wait", "long wait", "lost write")
 
 Act = tuple[str, int]
@@ -59,6 +59,8 @@ def play(stage: Stage, act: str, number: int) -> None:  # noqa: C901, PLR0912 --
             stage.job = replace(stage.job, max_replicas=2, generation=generation)
         case "grow":
             stage.job = replace(stage.job, max_replicas=4, generation=generation)
+        case "servers" if stage.job.uses_servers:
+            stage.job = replace(stage.job, servers=1 + number % 3, generation=generation)
         case "wait":
             stage.wait(number)
         case "long wait":

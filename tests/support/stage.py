@@ -33,7 +33,7 @@ from ebbtide.core.values.past import Past
 from ebbtide.core.values.pool import Pool
 from ebbtide.core.values.settings import Settings
 from ebbtide.core.values.status import JobStatus
-from ebbtide.wire.messages import Report, WorkerReport, WorkSpec
+from ebbtide.wire.messages import Report, ServerReport, WorkerReport, WorkSpec
 from support.builders import ON_DEMAND, SPOT, START, make_job, make_view
 
 
@@ -68,6 +68,8 @@ class Stage:
         self.unregistered = False  # no worker has come to the coordinator yet
         self.reforming = False  # the members hold still between two generations
         self.warned: set[str] = set()
+        self.expelled: set[str] = set()
+        self.half_open: set[str] = set()  # servers whose end the coordinator has not seen
         self.gone = False  # the job object was deleted
         self.actions: list[Action] = []
         self.events: list[Event] = []
@@ -203,14 +205,19 @@ class Stage:
                 self.pods[name] = replace(self.pods[name], boot_id=boot_id)
             case Tell(call="configure", work=work):
                 self.work = work
-            case Tell(call="warn", worker=worker, on=on):
-                (self.warned.add if on else self.warned.discard)(worker)
-            case Tell():
-                pass
+            case Tell(call=call, worker=worker, on=on):
+                self._hear(call, worker, on=on)
             case DeleteService():
                 self.service = None
             case DeleteJob():
                 self.gone = True
+
+    def _hear(self, call: str, worker: str, *, on: bool) -> None:
+        if call == "warn":
+            (self.warned.add if on else self.warned.discard)(worker)
+        if call == "expel":
+            self.expelled.add(worker)
+            self.half_open.discard(worker)
 
     def _create(self, action: CreatePod) -> None:
         name = f"{self.job.key.name}-{action.role}-{action.index}-{action.attempt}"
@@ -218,7 +225,7 @@ class Stage:
             message = f"{name} was made twice"
             raise AssertionError(message)
         worker = action.role is Role.WORKER
-        if not worker:
+        if action.role is Role.COORDINATOR:
             self.work = action.work
         self.pods[name] = Pod(
             name=name,
@@ -287,6 +294,11 @@ class Stage:
                 )
                 for pod in running
             ),
+            servers=tuple(
+                ServerReport(server=p.name, index=p.index, attempt=p.attempt, in_map=True)
+                for p in self.pods.values()
+                if p.role is Role.SERVER and (p.name in self.half_open or self._runs(p))
+            ),
         )
 
     def _choose_members(self, running: list[Pod]) -> tuple[str, ...]:
@@ -306,7 +318,8 @@ class Stage:
         return (pod.attempt == min(self._attempts(pod.index)), -pod.attempt)
 
     def _attempts(self, index: int) -> list[int]:
-        return [p.attempt for p in self.pods.values() if p.index == index and self._runs(p)]
+        mine = (p for p in self.pods.values() if p.role is Role.WORKER and p.index == index)
+        return [pod.attempt for pod in mine if self._runs(pod)]
 
     def _runs(self, pod: Pod) -> bool:
         return pod.phase is PodPhase.RUNNING and pod.node in self.nodes

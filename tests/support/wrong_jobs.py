@@ -123,10 +123,47 @@ WRONG_JOBS: Final = (
     ),
     Wrong(
         id="another strategy",
-        changes={"spec.strategy": "ParameterServer"},
+        changes={"spec.strategy": "Gossip"},
         path="spec.strategy",
-        says="input should be 'AllReduce'",
-        server_says='supported values: "AllReduce"',
+        says="input should be 'AllReduce' or 'ParameterServer'",
+        server_says='supported values: "AllReduce", "ParameterServer"',
+    ),
+    Wrong(
+        id="servers of an unmodified script",
+        changes={"spec.launcher": "Torchrun", "spec.strategy": "ParameterServer"},
+        path="spec.strategy",
+        says="strategy ParameterServer needs launcher Library",
+    ),
+    Wrong(
+        id="servers for all-reduce",
+        changes={"spec.parameterServer": {"replicas": 2}},
+        path="spec.parameterServer",
+        says="parameterServer is for strategy ParameterServer: set that, or remove this",
+    ),
+    Wrong(
+        id="no server",
+        changes={"spec.strategy": "ParameterServer", "spec.parameterServer": {"replicas": 0}},
+        path="spec.parameterServer.replicas",
+        says="must be Auto or a number from 1 to 64",
+    ),
+    Wrong(
+        id="a staleness below 0",
+        changes={
+            "spec.strategy": "ParameterServer",
+            "spec.parameterServer": {"replicas": 2, "maxStaleness": -1},
+        },
+        path="spec.parameterServer.maxStaleness",
+        says="is -1: input should be greater than or equal to 0",
+        server_says="should be greater than or equal to 0",
+    ),
+    Wrong(
+        id="servers with GPUs",
+        changes={
+            "spec.strategy": "ParameterServer",
+            "spec.parameterServer": {"resources": {"limits": {"nvidia.com/gpu": 1}}},
+        },
+        path="spec.parameterServer.resources",
+        says="a parameter server computes on the CPU: nvidia.com/gpu has to be removed",
     ),
     Wrong(
         id="spares of an unmodified script",

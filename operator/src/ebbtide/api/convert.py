@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from ebbtide.api.capacity_pool import PoolSpec
 from ebbtide.api.fields import Rule, Schema, as_decimal
 from ebbtide.api.objective import ObjectiveSpec
+from ebbtide.api.parameter_server import ParameterServer
 from ebbtide.api.template_checks import gpu_count, template_errors
-from ebbtide.api.training_job import Spec, TrainingJob, is_job_name
+from ebbtide.api.training_job import Spec, Strategy, TrainingJob, is_job_name
 from ebbtide.api.workload_profile import ProfileSpec
 from ebbtide.core.values.errors import FieldError, InvalidManifestError, UnknownPriceError
 from ebbtide.core.values.job import BrokenJob, Job, JobKey, Launcher
@@ -179,6 +180,7 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         processes_per_worker=_processes(spec),
         checkpoint_path=_checkpoint_path(spec.checkpoint.path),
         spares=_spares(spec),
+        **_servers(spec),
         checkpoint_interval=_interval(spec.checkpoint.interval),
         checkpoint_retain=spec.checkpoint.retain,
         suspend=spec.suspend,
@@ -350,6 +352,21 @@ def _spares(spec: Spec) -> int | None:
     if spec.launcher is not Launcher.LIBRARY:
         return 0
     return None if isinstance(wanted, str) else wanted
+
+
+def _servers(spec: Spec) -> dict[str, Any]:
+    """Return the fields of a job that tell of parameter servers; none for all-reduce."""
+    if spec.strategy is not Strategy.PARAMETER_SERVER:
+        return {}
+    asked = spec.parameter_server or ParameterServer()
+    wanted = asked.resources
+    return {
+        "servers": None if isinstance(asked.replicas, str) else asked.replicas,
+        "max_staleness": asked.max_staleness,
+        "server_resources": None
+        if wanted is None
+        else wanted.model_dump(by_alias=True, exclude_unset=True),
+    }
 
 
 def _interval(value: int | str) -> timedelta | None:

@@ -22,6 +22,7 @@ from ebbtide.api.fields import (
 )
 from ebbtide.api.job_status import Status
 from ebbtide.api.objective import ObjectiveSpec
+from ebbtide.api.parameter_server import ParameterServer
 from ebbtide.api.template import Template
 from ebbtide.core.values.job import CleanPodPolicy, Launcher, SpotUse
 from ebbtide.core.values.objective import PlanMode
@@ -45,6 +46,7 @@ class Strategy(enum.StrEnum):
     """How gradients meet."""
 
     ALL_REDUCE = "AllReduce"
+    PARAMETER_SERVER = "ParameterServer"
 
 
 class Work(Schema):
@@ -202,6 +204,15 @@ class Spec(Schema):
             ),
         ),
         Rule(
+            cel="self.strategy == 'ParameterServer' || !has(self.parameterServer)",
+            message="parameterServer is for strategy ParameterServer: set that, or remove this",
+            field=".parameterServer",
+            reason="FieldValueForbidden",
+            holds=lambda spec: (
+                spec.strategy is Strategy.PARAMETER_SERVER or spec.parameter_server is None
+            ),
+        ),
+        Rule(
             cel="!has(self.work) || self.launcher != 'Library' || self.work.globalBatchSize >="
             " self.elasticPolicy.maxReplicas *"
             " (type(self.processesPerWorker) == int ? int(self.processesPerWorker) : 1)",
@@ -233,7 +244,14 @@ class Spec(Schema):
         ),
     )
     strategy: Strategy = Field(
-        default=Strategy.ALL_REDUCE, description="How gradients of the workers meet."
+        default=Strategy.ALL_REDUCE,
+        description="How gradients of the workers meet. AllReduce: every step is one of all workers"
+        " together. ParameterServer: the parameters live on servers, and each worker computes whole"
+        " steps on its own.",
+    )
+    parameter_server: ParameterServer | None = Field(
+        default=None,
+        description="The servers of strategy ParameterServer, and only of that.",
     )
     launcher: Launcher = Field(
         default=Launcher.LIBRARY,
@@ -323,9 +341,18 @@ def gives_all_a_sample(work: Work, policy: ElasticPolicy, processes: int | str) 
 
 _FIXED: Final = (
     "strategy", "launcher", "work", "processesPerWorker", "checkpoint.path", "backoffLimit",
-    "activeDeadlineSeconds", "cleanPodPolicy",
+    "activeDeadlineSeconds", "cleanPodPolicy", "parameterServer.maxStaleness",
 )  # fmt: skip
-_OPTIONAL: Final = ("activeDeadlineSeconds", "work")
+_OPTIONAL: Final = ("activeDeadlineSeconds", "work", "parameterServer.maxStaleness")
+
+
+def _is_given(root: str, field: str) -> str:
+    """Return the condition that a field is there, and what it is part of."""
+    steps = field.split(".")
+    paths = [".".join((root, "spec", *steps[: n + 1])) for n in range(len(steps))]
+    return (
+        f"has({paths[0]})" if len(paths) == 1 else f"({' && '.join(map('has({})'.format, paths))})"
+    )
 
 
 def _fixed(field: str) -> Rule:
@@ -333,7 +360,8 @@ def _fixed(field: str) -> Rule:
     old, new = f"oldSelf.spec.{field}", f"self.spec.{field}"
     same = f"{new} == {old}"
     if field in _OPTIONAL:
-        same = f"has({new}) == has({old}) && (!has({new}) || {same})"
+        had, has = _is_given("oldSelf", field), _is_given("self", field)
+        same = f"{has} == {had} && (!{has} || {same})"
     started = "has(oldSelf.status) && has(oldSelf.status.firstStartTime)"
     return Rule(
         cel=f"!({started}) || ({same})",

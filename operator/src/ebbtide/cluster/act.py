@@ -41,11 +41,17 @@ from ebbtide.core.values.observed import Observed, Role
 from ebbtide.manifests.coordinator import build_coordinator
 from ebbtide.manifests.options import Options
 from ebbtide.manifests.secret import build_secret
+from ebbtide.manifests.server import build_server
 from ebbtide.manifests.service import build_service
 from ebbtide.manifests.worker import build_worker
 from ebbtide.wire import names
 
 _TOKEN_BYTES: Final = 32
+_BUILDERS: Final = {
+    Role.WORKER: build_worker,
+    Role.SERVER: build_server,
+    Role.COORDINATOR: build_coordinator,
+}
 
 
 @dataclass(slots=True)
@@ -159,8 +165,7 @@ class Actor:
             self._children.made_service(job.uid, found)
 
     async def _create_pod(self, job: Job, action: CreatePod, outcome: Outcome) -> None:
-        build = build_coordinator if action.role is Role.COORDINATOR else build_worker
-        body = build(job, action, options=self._options)
+        body = _BUILDERS[action.role](job, action, options=self._options)
         try:
             found = await self._api.create(paths.within(job.key.namespace, "pods"), body)
         except ConflictError:

@@ -68,7 +68,7 @@ def _trainer(job: Job, container: Json, ours: list[Json], options: Options) -> J
     return {
         **rest,
         "command": [
-            *(_python(command, options), "-m", RUNTIME, *launched, "--"),
+            *(interpreter_of(command, options), "-m", RUNTIME, *launched, "--"),
             *(*command, *(container.get("args") or ())),
         ],
         "env": environment,
@@ -76,7 +76,7 @@ def _trainer(job: Job, container: Json, ours: list[Json], options: Options) -> J
     }
 
 
-def _python(command: list[str], options: Options) -> str:
+def interpreter_of(command: list[str], options: Options) -> str:
     """Return the interpreter that the script itself is written for, when the command names it."""
     first = command[0]
     if _INTERPRETER.fullmatch(first):

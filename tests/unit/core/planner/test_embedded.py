@@ -34,6 +34,7 @@ def test_whatever_a_speed_depends_on_gives_another_one() -> None:
         replace(asked, profile=slower),
         replace(asked, job=make_job(max_replicas=2)),
         replace(asked, job=make_job(global_batch_size=128)),
+        replace(asked, job=make_job(servers=2)),
         replace(asked, measured=measured),
     ]
 

@@ -27,6 +27,7 @@ def work_of(
     settings: Settings,
     planned_interval: timedelta | None = None,
     num_done: int = 0,
+    servers: int = 0,
 ) -> WorkSpec:
     """
     Return the working fields of the spec, as the trainer gets them.
@@ -48,6 +49,8 @@ def work_of(
         coordinator_grace=settings.coordinator_grace.total_seconds(),
         heartbeat=settings.heartbeat.total_seconds(),
         regroup=0.0 if job.counts_steps else settings.regroup.total_seconds(),
+        servers=servers,
+        max_staleness=job.max_staleness,
     )
 
 
@@ -130,7 +133,13 @@ def instruct(
             left = _stop_before_end(pod, observed)
         if left is not None and worker.state != "leaving":
             tells.append(Tell(call="stop", worker=worker.worker, seconds=left))
+    lost = [one.server for one in report.servers if _is_gone(pods.get(one.server), signs)]
+    tells += [Tell(call="expel", worker=server) for server in lost]
     return tuple(tells)
+
+
+def _is_gone(pod: Pod | None, signs: Mapping[str, Sign]) -> bool:
+    return pod is None or pod.ended or signs[pod.name].outlook is Outlook.LOST
 
 
 def next_stop(observed: Observed, *, signs: Mapping[str, Sign], now: datetime) -> timedelta | None:
@@ -144,12 +153,16 @@ def next_stop(observed: Observed, *, signs: Mapping[str, Sign], now: datetime) -
 
 
 def retire_all(pods: tuple[Pod, ...], attempts: Mapping[str, Attempts]) -> dict[str, Attempts]:
-    """Retire every pod that is not yet; the coordinator only when no worker is left."""
+    """
+    Retire every pod that is not yet; coordinator and servers only when no worker is left.
+
+    Until then they are needed: to save what the workers have trained.
+    """
     after = dict(attempts)
     workers = any(pod.role is Role.WORKER and not pod.ended for pod in pods)
     for pod in pods:
         entry = after.get(pod.index_key, Attempts())
-        if is_retired(pod, entry) or (pod.role is Role.COORDINATOR and workers and not pod.ended):
+        if is_retired(pod, entry) or (pod.role is not Role.WORKER and workers and not pod.ended):
             continue
         after[pod.index_key] = replace(entry, retired=tuple(sorted({*entry.retired, pod.attempt})))
     return after

@@ -90,6 +90,7 @@ class Embedded:
             workers_per_node=min(
                 (pool.workers_per_node(job.gpus_per_worker) for pool in pools), default=1
             ),
+            uses_servers=job.uses_servers,
         )
         types = tuple(dict.fromkeys(pool.gpu_type for pool in pools))
         asked = _Asked(id(workload.profile), job.workload, layout, types)

@@ -18,7 +18,7 @@ from ebbtide.core.planner.inputs import Inputs, PoolState, Running
 from ebbtide.core.planner.knowledge import Knowledge, Workload
 from ebbtide.core.planner.planning import plan
 from ebbtide.core.planner.waiting import Drought, may_stand_in
-from ebbtide.core.values.job import Job, SpotUse
+from ebbtide.core.values.job import MAX_SERVERS, Job, SpotUse
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.past import Past, join
 from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Refusal, Share
@@ -336,7 +336,8 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
     return Inputs(
         steps_left=max(situation.steps_left, 1),
         global_batch=job.global_batch_size,
-        uses_servers=False,
+        uses_servers=job.uses_servers,
+        servers=_servers(job),
         sizes=job.sizes(),
         on_demand_floor=floor,
         gpus_per_worker=job.gpus_per_worker,
@@ -360,6 +361,13 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
         running=_running(situation),
         tells_losers=situation.tells_losers,
     )
+
+
+def _servers(job: Job) -> tuple[int, int]:
+    """Return the fewest and the most servers; beyond one for each worker none is of use."""
+    if job.servers is None:
+        return 1, min(job.max_replicas, MAX_SERVERS)
+    return (job.servers, job.servers) if job.servers else (1, 1)
 
 
 def _running(situation: Situation) -> Running:

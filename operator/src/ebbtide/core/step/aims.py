@@ -37,6 +37,10 @@ class Aim(Protocol):
         """How many indexes have a pod: those that train, and spares."""
 
     @property
+    def servers(self) -> int:
+        """Parameter servers wanted; 0 = the job has none."""
+
+    @property
     def planned(self) -> Claim:
         """What `Planned` should say."""
 
@@ -83,6 +87,11 @@ class Fixed:
     def workers(self) -> int:
         """Those wanted, and spares."""
         return self.placement.workers
+
+    @property
+    def servers(self) -> int:
+        """As the user says; Auto: one, since without a plan nobody can say that more pay."""
+        return 1 if self.job.servers is None else self.job.servers
 
     @property
     def planned(self) -> Claim:
@@ -132,6 +141,17 @@ class Planned:
     def workers(self) -> int:
         """Those wanted, and spares."""
         return self._quotas(spares=True).workers
+
+    @property
+    def servers(self) -> int:
+        """As the user says, else as planned; while there is no plan, as many as there are."""
+        job, plan, report = self.this.job, self.course.plan, self.this.report
+        if job.servers is not None:
+            return job.servers
+        if plan is not None:
+            return max(plan.servers, 1)
+        now = 0 if report is None or report.work is None else report.work.servers
+        return max(now, 1)
 
     @property
     def planned(self) -> Claim:
@@ -254,7 +274,8 @@ def _measure(this: Pass) -> Measured | None:
             by_gpu[gpu] = by_gpu.get(gpu, 0) + 1
     if sum(by_gpu.values()) != len(members):
         return None
-    return Measured(workers=by_gpu, steps_per_second=report.steps_per_second)
+    seated = sum(server.in_map for server in report.servers)
+    return Measured(workers=by_gpu, servers=seated, steps_per_second=report.steps_per_second)
 
 
 def _has_goal(job: Job) -> bool:
@@ -292,6 +313,8 @@ def _describe(job: Job, placement: FixedSize) -> str:
         parts += [f"{placement.desired - floor} on pool {pool.name} first" for pool in first]
     if placement.spares:
         parts.append(f"{placement.spares} more as spares")
+    if job.servers is None:
+        parts.append("1 parameter server, since without a plan no more can be shown to pay")
     text = ", ".join(parts) + f"; training runs from {job.min_replicas} on"
     if job.counts_steps or job.replicas is not None:
         return text

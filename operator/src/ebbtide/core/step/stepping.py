@@ -35,6 +35,7 @@ from ebbtide.core.lifecycle.judging import Work
 from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
 from ebbtide.core.lifecycle.passing import Outcome, Pass
 from ebbtide.core.lifecycle.progress import count_roles, members_of
+from ebbtide.core.lifecycle.servers import staff_servers
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
 from ebbtide.core.lifecycle.workers import Crew, Staffing, live_pods, pull_trouble
 from ebbtide.core.planner.knowledge import Knowledge
@@ -179,6 +180,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         settings=settings,
         planned_interval=interval,
         num_done=len(done),
+        servers=target.servers,
     )
     crew = replace(crew, work=work)
     if job.plan_mode is PlanMode.DRY_RUN or (
@@ -261,7 +263,7 @@ class _Staffed:
 
 
 def _staff(this: Pass, target: Aim, crew: Crew) -> _Staffed:
-    """See that the coordinator and every worker of the plan is there, or is being made."""
+    """See that coordinator, servers and every worker of the plan are there, or are being made."""
     attempts = dict(this.books.attempts)
     if not this.job.has_coordinator:
         staffing = target.staff(crew, attempts)
@@ -269,6 +271,7 @@ def _staff(this: Pass, target: Aim, crew: Crew) -> _Staffed:
     chair = seat(this.observed, attempts, signs=this.signs, work=crew.work, now=this.now)
     attempts[COORDINATOR_KEY] = chair.attempts
     staffing = target.staff(crew, attempts)
+    staff_servers(this.observed.pods, crew=crew, out=staffing)
     lost = chair.current is None and chair.attempts.ended is not None
     return _Staffed(
         staffing=staffing,

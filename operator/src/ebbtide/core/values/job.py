@@ -4,11 +4,14 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from typing_extensions import override
 
 from ebbtide.core.values.objective import Objective, PlanMode
+
+MAX_SERVERS: Final = 64
+"""Parameter servers that a job may ask for, and the most that a plan chooses."""
 
 
 class SpotUse(enum.StrEnum):
@@ -77,6 +80,9 @@ class Job:
     gpus_per_worker: int = 1
     processes_per_worker: int = 1
     spares: int | None = 0  # warm workers beyond those that train; None = Auto: the plan says
+    servers: int | None = 0  # None = Auto: the plan says; 0 = gradients meet by all-reduce
+    max_staleness: int | None = None  # pushes that a gradient may be behind; None = any
+    server_resources: Mapping[str, Any] | None = None  # None = the template's, without GPUs
     checkpoint_path: str = "/checkpoints"
     checkpoint_interval: timedelta | None = None  # None = Auto: the plan says
     checkpoint_retain: int = 3
@@ -98,6 +104,11 @@ class Job:
     def has_coordinator(self) -> bool:
         """Whether members meet through a coordinator; a plain command has its own ways."""
         return self.launcher is not Launcher.COMMAND
+
+    @property
+    def uses_servers(self) -> bool:
+        """Whether the parameters live on servers, and not with every worker."""
+        return self.servers != 0
 
     def sizes(self) -> tuple[int, ...]:
         """Return the legal numbers of workers, ascending."""

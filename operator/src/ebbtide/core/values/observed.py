@@ -17,6 +17,7 @@ class Role(enum.StrEnum):
     """What a pod of ours does."""
 
     WORKER = "worker"
+    SERVER = "server"
     COORDINATOR = "coordinator"
 
 

@@ -16,7 +16,7 @@ from ebbtide.core.values.observed import Pod, PodPhase, Role
 from ebbtide.wire.names import EXIT_DONE, EXIT_LEFT, pod_name
 
 SYSTEM: Final = "system"
-"""The node that carries coordinators: on-demand, never taken, not on the job's bill."""
+"""The node that carries coordinators and servers: on-demand, never taken, not on the job's bill."""
 END_AT_ONCE: Final = 1
 """activeDeadlineSeconds of a pod that is ended while its object is kept."""
 
@@ -203,7 +203,8 @@ class Pods:
         self._change(name, phase=PodPhase.RUNNING, ready=True, started=True, ip=ip)
         if pod.role is Role.COORDINATOR:
             self._open(pod)
-            return
+        if pod.role is not Role.WORKER:
+            return  # servers are there or not; what they do to training is not simulated
         self.agenda.after(self.timing.join_s, lambda: self._join(name))
 
     def _join(self, name: str) -> None:
@@ -238,7 +239,7 @@ class Pods:
             self.coordinator.leave(name, self.agenda.now + seconds(grace_s))
             self.agenda.after(grace_s, lambda: self._exit(name, EXIT_LEFT))
         else:
-            self.leave(name, EXIT_LEFT if pod.role is Role.WORKER else EXIT_DONE)
+            self.leave(name, EXIT_DONE if pod.role is Role.COORDINATOR else EXIT_LEFT)
 
     def _exit(self, name: str, code: int) -> None:
         pod = self.objects.get(name)
