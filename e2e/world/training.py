@@ -177,7 +177,7 @@ class Training:
         """Tell everything that explains what went wrong."""
         lines = [f"{self.name}: {json.dumps(self.status, default=str)[:LOG_TAIL]}"]
         lines += await self.events()
-        for role in ("coordinator", "worker"):
+        for role in ("coordinator", "server", "worker"):
             for pod in await self.pods(role):
                 name = pod["metadata"]["name"]
                 lines.append(f"--- {name}: {json.dumps(_short(pod))}")

@@ -55,10 +55,9 @@ def play(stage: Stage, act: str, number: int) -> None:  # noqa: C901, PLR0912 --
             stage.vanish_pod(name)
         case "suspend" | "resume":
             stage.job = replace(stage.job, suspend=act == "suspend", generation=generation)
-        case "shrink":
-            stage.job = replace(stage.job, max_replicas=2, generation=generation)
-        case "grow":
-            stage.job = replace(stage.job, max_replicas=4, generation=generation)
+        case "shrink" | "grow":
+            most = 2 if act == "shrink" else 4
+            stage.job = replace(stage.job, max_replicas=most, generation=generation)
         case "servers" if stage.job.uses_servers:
             stage.job = replace(stage.job, servers=1 + number % 3, generation=generation)
         case "wait":
@@ -93,6 +92,28 @@ def test_at_rest_a_second_step_decides_nothing(script: list[Act]) -> None:
     assert stage.pods == pods
     assert not [a for a in decision.actions if isinstance(a, CreatePod | DeletePod)]
     assert decision.events == ()
+
+
+@given(acts(*PROVIDER, *SCRIPT, *USER, *OPERATOR))
+def test_at_rest_with_servers_a_second_step_decides_nothing(script: list[Act]) -> None:
+    stage = story(script, servers=2)
+    status, pods = stage.status, dict(stage.pods)
+
+    decision = stage.pass_once()
+
+    assert (stage.status, stage.pods) == (status, pods)
+    assert not [a for a in decision.actions if isinstance(a, CreatePod | DeletePod)]
+    assert decision.events == ()
+
+
+@given(acts(*PROVIDER, "vanish", "shrink", "grow", "servers", *OPERATOR))
+def test_every_server_is_there_once_again_whatever_was_taken(script: list[Act]) -> None:
+    stage = story(script, servers=2, backoff_limit=0)
+    stage.wait(120)
+
+    wanted = list(range(stage.job.servers or 0))
+    assert sorted(pod.index for pod in live(stage, role=Role.SERVER)) == wanted
+    assert stage.status.counters.failures == 0
 
 
 @given(acts(*PROVIDER, *SCRIPT, *USER, *OPERATOR))

@@ -22,6 +22,7 @@ class Known:
     life_h: float = 6.0
     efficiency: tuple[float, ...] = (1.0, 0.97, 0.94, 0.91)
     start_s: float = 60.0
+    server_samples_per_s: float | None = None
 
     def speed(self, workload: Workload, pools: Sequence[Pool]) -> Speed:
         """Return the paces, measured or not."""
@@ -29,7 +30,11 @@ class Known:
             gpu: Pace(value=value, low=0.9 * value, high=1.1 * value, source="a test")
             for gpu, value in self.samples_per_s.items()
         }
-        return Speed(paces=paces, efficiency=self.efficiency)
+        return Speed(
+            paces=paces,
+            efficiency=self.efficiency,
+            server_samples_per_s=self.server_samples_per_s if workload.job.uses_servers else None,
+        )
 
     def life(self, pool: Pool, now: datetime, past: Past) -> Survival | None:
         """Return a constant hazard for spot nodes."""

@@ -189,6 +189,26 @@ async def test_how_the_job_runs_can_change_while_it_runs(
     assert isinstance(parse_job(updated), Job)
 
 
+async def test_of_servers_the_number_can_change_and_how_stale_gradients_are_cannot(
+    api: Api, jobs: str
+) -> None:
+    asked = {"replicas": 2, "maxStaleness": 4, "resources": {"requests": {"cpu": "1"}}}
+    manifest = here(job_manifest(strategy="ParameterServer", parameterServer=asked))
+    await api.request("POST", jobs, manifest)
+    await api.request("PATCH", f"{jobs}/digits/status", STARTED, content_type=MERGE)
+
+    change = {"spec": {"parameterServer": {"replicas": "Auto", "resources": None}}}
+    updated = await api.request("PATCH", f"{jobs}/digits", change, content_type=MERGE)
+
+    job = parse_job(updated)
+    assert isinstance(job, Job)
+    assert (job.servers, job.max_staleness) == (None, 4)
+    for staleness in (5, None):
+        wrong = {"spec": {"parameterServer": {"maxStaleness": staleness}}}
+        with pytest.raises(ApiError, match=r"parameterServer.maxStaleness cannot change once"):
+            await api.request("PATCH", f"{jobs}/digits", wrong, content_type=MERGE)
+
+
 async def test_the_controller_in_charge_cannot_change(api: Api, jobs: str) -> None:
     await api.request("POST", jobs, here(job_manifest()))
     change = {"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}

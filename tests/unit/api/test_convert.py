@@ -71,6 +71,23 @@ def test_a_short_manifest_gets_every_default() -> None:
     assert job.template == template()
 
 
+def test_servers_come_with_their_defaults_and_all_reduce_has_none() -> None:
+    served = parsed(spec__strategy="ParameterServer")
+
+    assert (parsed().servers, parsed().uses_servers) == (0, False)
+    assert (served.servers, served.max_staleness, served.server_resources) == (None, None, None)
+    assert served.uses_servers
+
+
+def test_what_is_said_of_servers_counts() -> None:
+    resources = {"requests": {"memory": "8Gi"}}
+    asked = {"replicas": 2, "maxStaleness": 0, "resources": resources}
+
+    job = parsed(spec__strategy="ParameterServer", spec__parameterServer=asked)
+
+    assert (job.servers, job.max_staleness, job.server_resources) == (2, 0, resources)
+
+
 def test_what_is_written_counts() -> None:
     job = parse_job(
         stored(

@@ -1,19 +1,19 @@
 """Parameter servers: made, replaced, resized, given back; through `step` alone."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, DeletePod
 from ebbtide.core.values.job import CleanPodPolicy
-from ebbtide.core.values.objective import PlanMode
+from ebbtide.core.values.objective import Minimize, Objective, PlanMode
 from ebbtide.core.values.observed import Role
-from ebbtide.data.knowledge import embedded_knowledge
 from support.builders import ON_DEMAND, SPOT, make_job
+from support.knowing import Known
 from support.stage import NAMES, Stage, on_stage, reason, workers
 
+SOON = Objective(minimize=Minimize.TIME)
 SERVERS = ["digits-server-0-1", "digits-server-1-1"]
 
 
@@ -237,13 +237,44 @@ def test_auto_without_a_plan_is_one_server_and_says_why() -> None:
     assert "1 parameter server, since without a plan" in planned.message
 
 
-def test_auto_asks_the_plan() -> None:
-    knowledge = embedded_knowledge(start=timedelta(seconds=180))
-    stage = Stage(make_job(servers=None), SPOT, ON_DEMAND, knowledge=knowledge)
-    stage.settle()
+def test_b078_auto_asks_the_plan_how_many_keep_up_with_the_workers() -> None:
+    stage = planned(servers=None, through=50.0)
 
     assert stage.status.plan is not None
-    assert stage.status.plan.servers >= 1
-    assert len(servers(stage)) == stage.status.plan.servers
+    assert stage.status.plan.servers == 4  # of 50 samples a second for three workers of 64
+    assert servers(stage) == [f"digits-server-{index}-1" for index in range(4)]
     assert stage.work is not None
-    assert stage.work.servers == stage.status.plan.servers
+    assert stage.work.servers == 4
+
+
+def test_a_fixed_number_is_planned_with_and_limits_the_speed() -> None:
+    few, many = (planned(servers=number, through=50.0) for number in (1, 4))
+
+    assert few.status.plan is not None
+    assert many.status.plan is not None
+    assert (few.status.plan.servers, many.status.plan.servers) == (1, 4)
+    slow = few.status.plan.predicted.steps_per_second
+    assert slow == pytest.approx(50 / 64, rel=0.01)
+    assert many.status.plan.predicted.steps_per_second > 2 * slow
+    assert len(servers(few)) == 1
+
+
+def test_auto_takes_one_server_where_nothing_is_known_of_them() -> None:
+    stage = planned(servers=None, through=None)
+
+    assert servers(stage) == ["digits-server-0-1"]
+
+
+def test_what_was_measured_says_with_how_many_servers() -> None:
+    stage = planned(servers=2, through=50.0)
+
+    assert stage.status.plan_measured is not None
+    assert stage.status.plan_measured.servers == 2
+
+
+def planned(*, servers: int | None, through: float | None) -> Stage:
+    """Return a job of three workers in planMode Auto; a server lets so many samples through."""
+    job = make_job(servers=servers, min_replicas=3, max_replicas=4, objective=SOON)
+    stage = Stage(job, SPOT, ON_DEMAND, knowledge=Known(server_samples_per_s=through))
+    stage.settle()
+    return stage

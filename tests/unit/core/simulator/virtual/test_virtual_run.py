@@ -45,6 +45,16 @@ def test_a_job_that_nothing_happens_to_takes_start_up_and_work() -> None:
     assert [entry.reason for entry in found.log] == [reasons.RUNNING_EVENT, reasons.COMPLETED]
 
 
+def test_servers_are_there_until_the_end_and_on_no_bill() -> None:
+    alone, served = (play(make_job(steps=600, servers=count)) for count in (0, 2))
+
+    assert served.outcome is Outcome.COMPLETE
+    assert served.status.replica_statuses["server"].active == 0
+    assert served.status.attempts["server-1"].last == 1
+    assert served.num_trained == alone.num_trained
+    assert served.bill.usd == alone.bill.usd
+
+
 def test_workers_come_to_pools_that_the_operator_chose_and_are_charged_there() -> None:
     found = play(make_job(steps=3000))
 
