@@ -42,7 +42,7 @@ async def test_b078_training_goes_on_through_the_loss_of_a_worker_and_of_a_serve
     assert report.work is not None
     assert (report.work.servers, report.work.max_staleness) == (2, None)
     assert not on_spot & nodes
-    assert job.status["replicaStatuses"]["server"]["succeeded"] == 2
+    await job.until(lambda job: _num_servers(job) == 0, what="without servers")
 
 
 async def test_the_number_of_servers_changes_and_a_suspended_job_goes_on_where_it_was(

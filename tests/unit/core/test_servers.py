@@ -174,6 +174,7 @@ def test_suspending_ends_them_after_the_workers_and_resuming_makes_new_ones() ->
     assert set(deleted[:3]) == set(NAMES)
     assert set(SERVERS) < set(deleted[3:])
     assert left == {}
+    assert stage.expelled == set(SERVERS)  # or they would wait for others to take over
     assert servers(stage) == ["digits-server-0-2", "digits-server-1-2"]
     assert stage.status.state == "Running"
 

@@ -138,6 +138,19 @@ def instruct(
     return tuple(tells)
 
 
+def dismiss_servers(observed: Observed) -> tuple[Action, ...]:
+    """
+    Let the servers of a job that is to stop go at once, when no worker is left.
+
+    Told to go like others they would wait for somebody to take over what they hold.
+    """
+    report = observed.coordinator.report
+    workers = any(pod.role is Role.WORKER and not pod.ended for pod in observed.pods)
+    if report is None or observed.coordinator.error or workers:
+        return ()
+    return tuple(Tell(call="expel", worker=server.server) for server in report.servers)
+
+
 def _is_gone(pod: Pod | None, signs: Mapping[str, Sign]) -> bool:
     return pod is None or pod.ended or signs[pod.name].outlook is Outlook.LOST
 

@@ -20,7 +20,14 @@ from ebbtide.core.lifecycle.clearing import clean_up
 from ebbtide.core.lifecycle.concluding import AT_ONCE, conclude
 from ebbtide.core.lifecycle.conditions import derive_state, no, tell_changes, update, yes
 from ebbtide.core.lifecycle.coordination import KEY as COORDINATOR_KEY
-from ebbtide.core.lifecycle.coordination import instruct, next_stop, retire_all, seat, work_of
+from ebbtide.core.lifecycle.coordination import (
+    dismiss_servers,
+    instruct,
+    next_stop,
+    retire_all,
+    seat,
+    work_of,
+)
 from ebbtide.core.lifecycle.cost import Meter, charge
 from ebbtide.core.lifecycle.ending import (
     Ending,
@@ -332,7 +339,13 @@ def _suspend(this: Pass) -> Outcome:
         claims[reasons.CHECKPOINTS_HEALTHY] = checkpoints
     if pods:
         claims[reasons.RECONCILING] = yes(reasons.SUSPENDING, f"{len(pods)} pods are still there")
-    return Outcome(claims=claims, attempts=attempts, desired=this.job.max_replicas, suspended=True)
+    return Outcome(
+        claims=claims,
+        attempts=attempts,
+        desired=this.job.max_replicas,
+        actions=dismiss_servers(this.observed),
+        suspended=True,
+    )
 
 
 def _wind_down(this: Pass) -> Outcome:
