@@ -181,6 +181,28 @@ async def test_thirty_lost_pods_are_made_anew_in_one_go() -> None:
     assert api.writes == 30
 
 
+async def test_pods_of_each_role_run_their_own_module_and_are_seen_as_that_role() -> None:
+    roles = {Role.WORKER: SPOT, Role.SERVER: None, Role.COORDINATOR: None}
+    async with running(with_job(strategy="ParameterServer")) as bench:
+        made = [
+            CreatePod(role=role, index=0, attempt=1, work=WORK, pool=pool)
+            for role, pool in roles.items()
+        ]
+        await act(bench, made)
+        observed = await bench.cluster.observe(KEY)
+        commands = {
+            pod["metadata"]["name"]: " ".join(pod["spec"]["containers"][0]["command"])
+            for path, pod in bench.api.objects.items()
+            if path.startswith(PODS)
+        }
+
+    assert observed is not None
+    assert {pod.role for pod in observed.pods} == set(roles)
+    assert "-m ebbtide.runtime.worker" in commands["digits-worker-0-1"]
+    assert "-m ebbtide.runtime.server" in commands["digits-server-0-1"]
+    assert "-m ebbtide.coordinator" in commands["digits-coordinator-0-1"]
+
+
 async def test_the_token_is_made_once_and_never_shown_again() -> None:
     api = with_job()
     async with running(api) as bench:
