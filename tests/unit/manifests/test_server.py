@@ -19,7 +19,7 @@ GPUS = {"limits": {"nvidia.com/gpu": 2, "memory": "4Gi"}, "requests": {"cpu": "1
 
 
 def build(servers: dict[str, Any] | None = None, **pod: Any) -> Any:
-    spec = {"strategy": "ParameterServer", "template": template(**pod)}
+    spec: dict[str, Any] = {"strategy": "ParameterServer", "template": template(**pod)}
     if servers is not None:
         spec["parameterServer"] = servers
     job = parse_job(stored(job_manifest(**spec)))
@@ -95,8 +95,8 @@ def test_it_never_runs_on_spot_nodes_and_is_bound_to_no_pool() -> None:
         pytest.param({"terminationGracePeriodSeconds": 5}, 5, id="5"),
     ],
 )
-def test_its_notice_is_the_grace_of_its_pod(declared: dict[str, int], grace: int) -> None:
-    pod = build(**declared)
+def test_its_notice_is_the_grace_of_its_pod(declared: dict[str, Any], grace: int) -> None:
+    pod = build(None, **declared)
 
     assert pod["spec"]["terminationGracePeriodSeconds"] == grace
     assert environment(pod)["EBBTIDE_NOTICE_SECONDS"] == str(grace)
@@ -127,7 +127,7 @@ def test_it_reads_the_token_and_writes_the_checkpoints() -> None:
 
 
 def test_the_template_is_not_changed_by_building() -> None:
-    spec = {"strategy": "ParameterServer", "template": template()}
+    spec: dict[str, Any] = {"strategy": "ParameterServer", "template": template()}
     job = parse_job(stored(job_manifest(**spec)))
     assert isinstance(job, Job)
     before = repr(job.template)
