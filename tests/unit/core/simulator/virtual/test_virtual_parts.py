@@ -21,7 +21,8 @@ HOUR = timedelta(hours=1)
 
 
 def test_pods_that_are_kept_are_stopped_when_the_job_is_killed() -> None:
-    job = make_job(steps=10**6, active_deadline=HOUR, clean_pod_policy=CleanPodPolicy.NONE)
+    kept = CleanPodPolicy.NONE
+    job = make_job(steps=10**6, active_deadline=HOUR, clean_pod_policy=kept, servers=1)
     loop = make_loop(job, timing=replace(PROMPT, collection_s=10**6))
 
     loop.run()
