@@ -304,6 +304,7 @@ async def test_an_api_server_that_was_away_changes_nothing(
     operator.start()
     await bench.add_job()
     before = await bench.until_pods(4)
+    await bench.until_condition("Planned")  # status comes after pods: attempts are written, too
     await proxy.stop()
     await bench.api.request("DELETE", f"{bench.core}/pods/digits-worker-1-1")
     await asyncio.sleep(8)
