@@ -14,7 +14,7 @@ from ebbtide.runtime.errors import CheckpointError, LeaveTraining, UsageError
 from ebbtide.runtime.job import Job
 from ebbtide.runtime.links import Links
 from ebbtide.runtime.membership import Identity, Membership, MustLeave
-from ebbtide.runtime.notice import Notice
+from ebbtide.runtime.notice import watch_notice
 from ebbtide.runtime.reporting import say
 from ebbtide.runtime.staging import Saver
 from ebbtide.runtime.telemetry import Telemetry
@@ -36,16 +36,7 @@ def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
     """Join as one process of one worker."""
     links = _link(place, token=token, shelf=shelf)
     membership = links.membership
-
-    def deadline() -> float | None:
-        leave = membership.leave_requested()
-        return None if leave is None else leave.deadline
-
-    Notice(
-        seconds=place.notice_seconds,
-        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
-        deadline=deadline,
-    ).start()
+    watch_notice(membership, seconds=place.notice_seconds)
     try:
         membership.start()
     except MustLeave as order:

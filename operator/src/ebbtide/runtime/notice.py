@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
+from ebbtide.runtime.membership import Membership
 from ebbtide.runtime.reporting import say
 from ebbtide.wire import names
 
@@ -73,6 +74,20 @@ class Notice:
             deadline = self._deadline()
             if deadline is not None and time.monotonic() >= deadline - MARGIN_SECONDS:
                 end_now("the notice is used up")
+
+
+def watch_notice(membership: Membership, *, seconds: float) -> None:
+    """Have a member asked to leave by SIGTERM, and its process ended when the notice is used up."""
+
+    def deadline() -> float | None:
+        leave = membership.leave_requested()
+        return None if leave is None else leave.deadline
+
+    Notice(
+        seconds=seconds,
+        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
+        deadline=deadline,
+    ).start()
 
 
 def end_now(reason: str) -> None:

@@ -13,7 +13,7 @@ from ebbtide.runtime.launching import command_line, options
 from ebbtide.runtime.launching.agent import Agent
 from ebbtide.runtime.launching.rendezvous import Finished, Rendezvous
 from ebbtide.runtime.membership import MustLeave
-from ebbtide.runtime.notice import Notice
+from ebbtide.runtime.notice import watch_notice
 from ebbtide.runtime.reporting import say
 from ebbtide.wire import names
 
@@ -29,16 +29,7 @@ def run(words: Sequence[str], place: Place) -> int:
         sys.stderr.write(f"ebbtide: {error}\n")
         return names.EXIT_USAGE
     membership = rendezvous.membership
-
-    def deadline() -> float | None:
-        leave = membership.leave_requested()
-        return None if leave is None else leave.deadline
-
-    Notice(
-        seconds=place.notice_seconds,
-        on_signal=lambda reason, seconds: membership.request_leave(reason=reason, seconds=seconds),
-        deadline=deadline,
-    ).start()
+    watch_notice(membership, seconds=place.notice_seconds)
     try:
         rendezvous.start()
         asked = options.settle(found, place, membership.work)
