@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, ValidationError
+from pydantic import Field, StrictBool
 
 from ebbtide.api.fields import Count, Moment, Name, Number, Rate, Ratio, Schema, Short
 from ebbtide.api.job_status import ConditionStatus
+from ebbtide.api.stored import read_stored
 from ebbtide.api.texts import Json, render_second, render_time, slim
-from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.past import (
     MOST_FOLLOWED,
     MOST_LIVES,
@@ -150,15 +150,7 @@ class PoolState:
 
 def parse_pool_status(status: Mapping[str, Any] | None) -> PoolState:
     """Return a stored status; raise InvalidManifestError where it is none of ours."""
-    try:
-        stored = PoolStatus.model_validate({} if status is None else status, extra="ignore")
-    except ValidationError as error:
-        raise InvalidManifestError(
-            tuple(
-                FieldError(".".join(("status", *map(str, finding["loc"]))), finding["msg"])
-                for finding in error.errors(include_url=False, include_input=False)
-            )
-        ) from error
+    stored = read_stored(PoolStatus, status)
     availability, lifetime = stored.availability, stored.lifetime
     return PoolState(
         ready=stored.nodes.ready,

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from ebbtide.api.fields import Schema, as_decimal
 from ebbtide.api.job_status import AttemptsStatus, CostStatus, ProgressStatus, Status
 from ebbtide.api.plan_status import parse_record, render_record
+from ebbtide.api.stored import read_stored
 from ebbtide.api.texts import MICRO, Json, render_rate, render_second, render_time, render_usd, slim
-from ebbtide.core.values.errors import FieldError, InvalidManifestError
 from ebbtide.core.values.status import (
     Attempts,
     Condition,
@@ -37,15 +35,7 @@ LONGEST_TEXT: Final = 128
 
 def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
     """Return a stored status; nothing stored gives the status of a job nobody has seen."""
-    try:
-        stored = Status.model_validate(status or {}, extra="ignore")
-    except ValidationError as error:
-        raise InvalidManifestError(
-            tuple(
-                FieldError(".".join(("status", *map(str, finding["loc"]))), finding["msg"])
-                for finding in error.errors(include_url=False, include_input=False)
-            )
-        ) from error
+    stored = read_stored(Status, status)
     record = parse_record(stored.plan)
     return JobStatus(
         observed_generation=stored.observed_generation,
