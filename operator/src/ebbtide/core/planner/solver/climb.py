@@ -14,7 +14,7 @@ import numpy as np
 
 from ebbtide.core.planner.solver import dual
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
-from ebbtide.core.planner.solver.dual import EVALUATIONS, Bound, Side, flatten
+from ebbtide.core.planner.solver.dual import Bound, Side, close_in
 
 MOST_POOLS: Final = 128
 MOST_SIZES: Final = 24
@@ -83,33 +83,18 @@ class _Climb:
         low = self._line(first, place)
         price, sides = 0.0, None
         if low.missing > 0:
-            price, place, sides = self._close_in(low, high, start)
+            price, place, sides = close_in(low, high, self._look, start=start)
         if self.found is not None:
             self.best.offer(self.cover, self._plan(*self.found))
         bounds = np.where(possible, self.bounds, np.inf)
         return Bound(price, bounds, place, sides)
 
-    def _close_in(
-        self, low: Side, high: Side, start: float | None
-    ) -> tuple[float, int, tuple[Side, Side]]:
-        price, place = 0.0, low.place
-        for _ in range(EVALUATIONS):
-            if low.missing <= high.missing:
-                break
-            crossing = (high.cost - low.cost) / (low.missing - high.missing)
-            price, start = (crossing, None) if start is None else (start, None)
-            weights = [c - price * r for c, r in zip(self.cost, self.rate, strict=True)]
-            filled = self._fill(sorted(range(len(weights)), key=weights.__getitem__))
-            self._offer(filled)
-            place = self._take(filled, price)
-            line = self._line(filled, place)
-            if price == crossing and line.at(price) >= flatten(low.at(price)):
-                break
-            if line.missing > 0:
-                low = line
-            else:
-                high = line
-        return price, place, (low, high)
+    def _look(self, price: float) -> Side:
+        """Fill every size at a price of rate; return the least as a line."""
+        weights = [c - price * r for c, r in zip(self.cost, self.rate, strict=True)]
+        filled = self._fill(sorted(range(len(weights)), key=weights.__getitem__))
+        self._offer(filled)
+        return self._line(filled, self._take(filled, price))
 
     def _line(self, filled: _Filled, place: int) -> Side:
         scale = self.scale[place]

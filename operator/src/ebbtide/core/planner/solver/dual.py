@@ -8,6 +8,7 @@ its top are crossed until the crossing lies on it. Each evaluation is one sort, 
 and is a legal plan wherever its rate suffices.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,6 +138,36 @@ def bound(cover: Cover, best: Incumbent, *, start: float | None = None) -> Bound
     return _Climb(cover, best).run(start)
 
 
+def close_in(
+    low: Side, high: Side, look: Callable[[float], Side], *, start: float | None
+) -> tuple[float, int, tuple[Side, Side]]:
+    """
+    Cross two lines until their crossing is the top; return its price, its size and the two.
+
+    Args:
+        low: a plan of too little rate.
+        high: a plan of enough.
+        look: gives the least line at a price of rate.
+        start: a price to look at first.
+
+    """
+    price, place = 0.0, low.place
+    for _ in range(EVALUATIONS):
+        if low.missing <= high.missing:
+            break
+        crossing = (high.cost - low.cost) / (low.missing - high.missing)
+        price, start = (crossing, None) if start is None else (start, None)
+        line = look(price)
+        place = line.place
+        if price == crossing and line.at(price) >= flatten(low.at(price)):
+            break
+        if line.missing > 0:
+            low = line
+        else:
+            high = line
+    return price, place, (low, high)
+
+
 class _Climb:
     """From both ends towards the top of the bound."""
 
@@ -162,32 +193,17 @@ class _Climb:
         low = self._line(first, place)
         price, sides = 0.0, None
         if low.missing > 0:
-            price, place, sides = self._close_in(low, high, start)
+            price, place, sides = close_in(low, high, self._look, start=start)
         if self.found is not None:
             self.best.offer(cover, self.found[0].plan(cover, self.found[1]))
         return Bound(price, np.where(possible, self.bounds, np.inf), place, sides)
 
-    def _close_in(
-        self, low: Side, high: Side, start: float | None
-    ) -> tuple[float, int, tuple[Side, Side]]:
+    def _look(self, price: float) -> Side:
+        """Fill every size at a price of rate; return the least as a line."""
         cover = self.cover
-        price, place = 0.0, low.place
-        for _ in range(EVALUATIONS):
-            if low.missing <= high.missing:
-                break
-            crossing = (high.cost - low.cost) / (low.missing - high.missing)
-            price, start = (crossing, None) if start is None else (start, None)
-            filling = fill(cover, (cover.cost - price * cover.rate).argsort(kind="stable"))
-            self._offer(filling)
-            place = self._take(filling, price)
-            line = self._line(filling, place)
-            if price == crossing and line.at(price) >= flatten(low.at(price)):
-                break
-            if line.missing > 0:
-                low = line
-            else:
-                high = line
-        return price, place, (low, high)
+        filling = fill(cover, (cover.cost - price * cover.rate).argsort(kind="stable"))
+        self._offer(filling)
+        return self._line(filling, self._take(filling, price))
 
     def _line(self, filling: Filling, place: int) -> Side:
         scale = float(self.cover.scale[place])
