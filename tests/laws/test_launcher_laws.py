@@ -1,6 +1,5 @@
 """Laws of `step` for jobs whose scripts are on their own terms, for every history."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -10,54 +9,13 @@ from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, DeletePod
 from ebbtide.core.values.job import Launcher
 from ebbtide.core.values.observed import Role
+from support.acts import OPERATOR, PROVIDER, Act, acts, play
 from support.builders import ON_DEMAND, SPOT, make_job
 from support.stage import Stage
 
-PROVIDER = ("lose", "warn", "reprieve", "shutdown")
-SCRIPT = ("crash", "leave", "done")
+SCRIPT = ("crash", "leave", "early exit")
 USER = ("vanish", "suspend", "resume")
-OPERATOR = ("wait", "long wait", "lost write")
-
-Act = tuple[str, int]
 LAUNCHERS = st.sampled_from([Launcher.TORCHRUN, Launcher.COMMAND])
-
-
-def acts(*names: str) -> st.SearchStrategy[list[Act]]:
-    return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 9)), max_size=12)
-
-
-def play(stage: Stage, act: str, number: int) -> None:  # noqa: C901 -- one case an act
-    names = sorted(stage.pods)
-    name = names[number % len(names)] if names else ""
-    pod = stage.pods.get(name)
-    node = pod.node if pod is not None and pod.node in stage.nodes else ""
-    codes = {"crash": 1, "leave": 82, "done": 0}
-    match act:
-        case "lose" if node:
-            stage.lose_node(node)
-        case "warn" if node:
-            stage.warn_node(node)
-        case "reprieve" if node:
-            stage.reprieve_node(node)
-        case "shutdown" if pod is not None and not pod.ended:
-            stage.end_pod(name, 143, reason="Terminated", disruption="TerminationByKubelet")
-        case "crash" | "leave" | "done" if pod is not None and not pod.ended:
-            stage.end_pod(name, codes[act])
-        case "vanish" if pod is not None:
-            stage.vanish_pod(name)
-        case "suspend" | "resume":
-            generation = stage.job.generation + 1
-            stage.job = replace(stage.job, suspend=act == "suspend", generation=generation)
-        case "wait":
-            stage.wait(number)
-        case "long wait":
-            stage.wait(60 * number)
-        case "lost write":
-            before = stage.status
-            stage.pass_once()
-            stage.status = before
-        case _:
-            pass
 
 
 def begin(launcher: Launcher, *, backoff_limit: int = 1000) -> Stage:

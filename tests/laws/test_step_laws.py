@@ -14,62 +14,12 @@ from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import CreatePod, DeletePod
 from ebbtide.core.values.observed import Pod, Role
 from ebbtide.core.values.status import Attempts
+from support.acts import OPERATOR, PROVIDER, Act, acts, play
 from support.builders import ON_DEMAND, SPOT, make_job
 from support.stage import Stage
 
-PROVIDER = ("lose", "warn", "reprieve", "shutdown")
 SCRIPT = ("crash", "leave", "early exit", "finish")
 USER = ("vanish", "suspend", "resume", "shrink", "grow", "servers")
-OPERATOR = ("wait", "long wait", "lost write")
-
-Act = tuple[str, int]
-
-
-def acts(*names: str) -> st.SearchStrategy[list[Act]]:
-    return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 9)), max_size=12)
-
-
-def play(stage: Stage, act: str, number: int) -> None:  # noqa: C901, PLR0912 -- one case an act
-    names = sorted(stage.pods)
-    name = names[number % len(names)] if names else ""
-    pod = stage.pods.get(name)
-    generation = stage.job.generation + 1
-    match act:
-        case "lose" if pod is not None and pod.node in stage.nodes:
-            stage.lose_node(pod.node)
-        case "warn" if pod is not None and pod.node in stage.nodes:
-            stage.warn_node(pod.node)
-        case "reprieve" if pod is not None and pod.node in stage.nodes:
-            stage.reprieve_node(pod.node)
-        case "shutdown" if pod is not None and not pod.ended:
-            stage.end_pod(name, 143, reason="Terminated", disruption="TerminationByKubelet")
-        case "crash" if pod is not None and not pod.ended:
-            stage.end_pod(name, 1)
-        case "leave" if pod is not None and not pod.ended:
-            stage.end_pod(name, 82)
-        case "early exit" if pod is not None and not pod.ended:
-            stage.end_pod(name, 0)
-        case "finish" if stage.members():
-            stage.finish()
-        case "vanish" if pod is not None:
-            stage.vanish_pod(name)
-        case "suspend" | "resume":
-            stage.job = replace(stage.job, suspend=act == "suspend", generation=generation)
-        case "shrink" | "grow":
-            most = 2 if act == "shrink" else 4
-            stage.job = replace(stage.job, max_replicas=most, generation=generation)
-        case "servers" if stage.job.uses_servers:
-            stage.job = replace(stage.job, servers=1 + number % 3, generation=generation)
-        case "wait":
-            stage.wait(number)
-        case "long wait":
-            stage.wait(60 * number)
-        case "lost write":
-            before = stage.status
-            stage.pass_once()
-            stage.status = before
-        case _:
-            pass
 
 
 def story(script: list[Act], **job: object) -> Stage:
