@@ -7,15 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from ebbtide.runtime.checkpoint import Shelf
-from ebbtide.runtime.collective import Group
 from ebbtide.runtime.environment import Place
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.job import Job
-from ebbtide.runtime.links import Links
-from ebbtide.runtime.membership import Identity, Membership
-from ebbtide.runtime.staging import Saver
-from ebbtide.runtime.telemetry import Telemetry
+from ebbtide.runtime.joining import link_to_nobody
 
 
 @pytest.fixture
@@ -32,33 +27,9 @@ def job(tmp_path: Path) -> Iterator[Job]:
         token_file="",
         checkpoint_path=str(tmp_path),
     )
-    group = Group(place.address)
-    identity = Identity(
-        worker=place.worker,
-        index=0,
-        attempt=1,
-        local_rank=0,
-        processes=1,
-        address=place.address,
-        store_port=group.store_port,
-    )
-    membership = Membership(
-        identity, token=b"t", coordinator=place.coordinator, on_break=group.break_
-    )
-    shelf = Shelf(place.checkpoint_path, owner=place.worker)
-    yield Job(
-        Links(
-            place=place,
-            membership=membership,
-            group=group,
-            shelf=shelf,
-            saver=Saver(shelf, listener=membership, may_commit=membership.duty),
-            telemetry=Telemetry(membership),
-            device=torch.device("cpu"),
-            token=b"token",
-        )
-    )
-    group.close()
+    links = link_to_nobody(place)
+    yield Job(links)
+    links.group.close()
 
 
 def make_parts() -> tuple[nn.Linear, torch.optim.SGD]:
