@@ -414,3 +414,22 @@ def test_a_second_total_loss_counts_only_what_was_made_since_the_first() -> None
 
     assert lost[0][0] == lost[0][1] == 5
     assert lost[1][0] == lost[1][1] < 5
+
+
+def test_a_step_told_before_every_member_said_that_it_stands_is_not_redone() -> None:
+    members = make_members(min_replicas=2)
+    first, second = (members.join(index)[0] for index in (0, 1))
+    while not second.forms:
+        members.say_all()
+        members.tell_all(first)
+        members.tell_all(second)
+
+    members.step()  # both stand; what the second said of it is still on its way
+    members.beat(first)
+    while first.outbox:
+        members.say(first)
+    members.deliver()
+
+    report = members.ledger.report()
+    assert report.training
+    assert (report.steps_redone, report.resumed_generation) == (0, 0)

@@ -289,6 +289,7 @@ def _start(
         number=number,
         members=form.members,
         step=source.step,
+        top=state.progress.top,
         form=form,
         cause=trouble.cause,
         cause_worker=trouble.worker,

@@ -161,11 +161,11 @@ def _note_resumption(state: State, *, step: int) -> None:
     generation, progress = state.current, state.progress
     if generation is None or generation.form is None or generation.form.source == "memory":
         return
-    if generation.form.source == "initial" and progress.top <= step:
+    if generation.form.source == "initial" and generation.top <= step:
         return  # the very first start
     state.resumption.generation = generation.number
     state.resumption.step = step
-    state.resumption.steps_redone = max(0, progress.top - step)
+    state.resumption.steps_redone = max(0, generation.top - step)
     progress.top = step
     progress.samples.clear()
     if generation.form.source == "initial":

@@ -121,6 +121,7 @@ class Generation:
     number: int
     members: tuple[Member, ...]
     step: int  # steps applied when it was formed
+    top: int = 0  # the furthest step heard of before: its own members may step before it stands
     form: Form | None = None  # None: taken over from a former coordinator
     cause: str = ""
     cause_worker: str = ""
