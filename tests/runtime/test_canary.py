@@ -131,10 +131,11 @@ def await_sockets(thread: threading.Thread, *, besides: set[str]) -> set[str]:
 
 def sockets_of(thread: threading.Thread) -> set[str]:
     """The sockets in the table of one thread."""
-    folder = Path(f"/proc/self/task/{thread.native_id}/fd")
-    return {
-        link for entry in folder.iterdir() if (link := str(entry.readlink())).startswith("sock")
-    }
+    found = set()
+    for entry in Path(f"/proc/self/task/{thread.native_id}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since the folder was read
+            found.add(str(entry.readlink()))
+    return {link for link in found if link.startswith("sock")}
 
 
 @pytest.mark.parametrize("token", [b"guess", TOKEN])

@@ -128,7 +128,8 @@ def test_a_loss_while_the_group_forms_is_survived(make_job: MakeJob) -> None:
     job = make_job(*PAUSE, min_replicas=1, desired=4, steps=80)
 
     workers = job.start(workers=4)
-    job.await_step(10)
+    job.await_report(lambda report: len(report.members) == 4 and report.training, "four members")
+    job.await_step(job.report().step + 3)
     workers[3].kill()
     workers[2].kill()  # most likely while the others form again
     job.await_done()
