@@ -251,13 +251,27 @@ def make_save(step: int) -> Save:
     return Save(tree=tree, step=step, lineage=1, world_size=1, retain=3)
 
 
-def test_b070_a_save_counts_only_when_the_store_has_it(
+@pytest.fixture
+def gated(
     s3: Server, s3_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[tuple[Gate, Heard, Saver]]:
+    """A saver behind a gate that can be shut, which has saved the first step."""
     gate, heard = Gate(s3.port), Heard()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{gate.port}")
     saver = Saver(Shelf(s3_url, owner="w"), listener=heard, may_commit=lambda: True)
     assert saver.save_now(make_save(1), may_commit=lambda: True)
+    yield gate, heard, saver
+    saver.close()
+    gate.close()
+
+
+def test_b070_a_save_counts_only_when_the_store_has_it(
+    s3: Server,
+    s3_url: str,
+    gated: tuple[Gate, Heard, Saver],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, heard, saver = gated
 
     gate.hold()
     assert saver.begin(make_save(2), early=set())
@@ -269,20 +283,18 @@ def test_b070_a_save_counts_only_when_the_store_has_it(
     assert not saver.save_now(make_save(3), may_commit=lambda: True, seconds=0.5)
     gate.let_go()
     assert saver.finish(20)
-    saver.close()
-    gate.close()
 
     assert heard.steps == [1, 2]
     assert load(s3_url) == 2
 
 
 def test_b070_a_writer_that_dies_before_the_store_has_it_has_saved_nothing(
-    s3: Server, s3_url: str, monkeypatch: pytest.MonkeyPatch
+    s3: Server,
+    s3_url: str,
+    gated: tuple[Gate, Heard, Saver],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gate, heard = Gate(s3.port), Heard()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{gate.port}")
-    saver = Saver(Shelf(s3_url, owner="w"), listener=heard, may_commit=lambda: True)
-    assert saver.save_now(make_save(1), may_commit=lambda: True)
+    gate, heard, saver = gated
 
     gate.hold()
     saver.begin(make_save(2), early=set())
@@ -290,8 +302,6 @@ def test_b070_a_writer_that_dies_before_the_store_has_it_has_saved_nothing(
     assert saver._scribe._process is not None
     os.kill(saver._scribe._process.pid, 9)
     assert saver.finish(20)
-    saver.close()
-    gate.close()
 
     assert heard.steps == [1]
     assert "ended with -9" in heard.failures[0]

@@ -32,10 +32,7 @@ class Exposition:
     @property
     def port(self) -> int:
         """Where it listens; 0: nowhere."""
-        if self._listener is None:
-            return 0
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+        return port_of(self._listener)
 
     async def start(self, host: str | None, port: int) -> None:
         """Begin to listen."""
@@ -82,6 +79,11 @@ class Exposition:
         if words[1].partition(b"?")[0] != PATH.encode():
             return _response(HTTPStatus.NOT_FOUND)
         return _response(HTTPStatus.OK, f"Content-Type: {CONTENT_TYPE}\r\n", self._render())
+
+
+def port_of(listener: asyncio.Server | None) -> int:
+    """Where a server listens; 0: nowhere."""
+    return 0 if listener is None else int(listener.sockets[0].getsockname()[1])
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes | None:

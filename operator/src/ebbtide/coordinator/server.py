@@ -10,7 +10,7 @@ from typing import Final
 
 from ebbtide.coordinator import metrics
 from ebbtide.coordinator.connection import Connection, Rejected
-from ebbtide.coordinator.exposition import Exposition
+from ebbtide.coordinator.exposition import Exposition, port_of
 from ebbtide.coordinator.ledger import Ledger
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.settings import Settings
@@ -61,11 +61,8 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
-        if self._listener is None:
-            return 0
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+        """Where it listens; 0: nowhere."""
+        return port_of(self._listener)
 
     @property
     def metrics_port(self) -> int:

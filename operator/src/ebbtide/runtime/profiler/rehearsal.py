@@ -24,19 +24,10 @@ from ebbtide.runtime.attempt import Attempt
 from ebbtide.runtime.batches import Batch, Shard
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.job import Job
+from ebbtide.runtime.profiler import orders
 from ebbtide.runtime.profiler.counting import FlopCount
 from ebbtide.runtime.profiler.memory import Peak, is_out_of_memory, limit_memory
 from ebbtide.runtime.profiler.meter import Meter
-from ebbtide.runtime.profiler.orders import (
-    Done,
-    FromScript,
-    Joined,
-    Looping,
-    Measure,
-    Measured,
-    OutOfMemory,
-    ToScript,
-)
 from ebbtide.runtime.profiler.split import Split
 from ebbtide.runtime.state import TrainState
 from ebbtide.wire.frames import Decoder, FrameError, encode
@@ -64,24 +55,24 @@ class Line:
                 f"{ENV_PROFILE} is {path!r}, where nobody listens ({error.strerror}): it is set by"
                 " `ebbtide profile` for one process that calls join() once"
             ) from error
-        self._decoder = Decoder(ToScript)
-        self._heard: list[ToScript] = []
+        self._decoder = Decoder(orders.ToScript)
+        self._heard: list[orders.ToScript] = []
 
-    def tell(self, message: FromScript) -> None:
+    def tell(self, message: orders.FromScript) -> None:
         """Say something; a command that has gone is noticed when it is listened to."""
         try:
             self._socket.sendall(encode(message))
         except OSError:
-            self._heard = [Done()]
+            self._heard = [orders.Done()]
 
-    def listen(self) -> ToScript:
+    def listen(self) -> orders.ToScript:
         """Wait for the next order; `Done` when the command has gone."""
         while not self._heard:
             try:
                 data = self._socket.recv(READ_BYTES)
-                self._heard += self._decoder.feed(data) if data else [Done()]
+                self._heard += self._decoder.feed(data) if data else [orders.Done()]
             except (OSError, FrameError):
-                self._heard = [Done()]
+                self._heard = [orders.Done()]
         return self._heard.pop(0)
 
 
@@ -123,20 +114,20 @@ class Rehearsal:
         self._line.tell(self._describe())
         while True:
             match self._line.listen():
-                case Measure() as order:
+                case orders.Measure() as order:
                     yield from self._measure(order)
-                case Done():
+                case orders.Done():
                     raise Profiled
 
-    def _describe(self) -> Looping:
+    def _describe(self) -> orders.Looping:
         trained = [each for each in self._state.model.parameters() if each.requires_grad]
-        return Looping(
+        return orders.Looping(
             parameters=sum(each.numel() for each in trained),
             tensors=self.attempt.gradient_tensors,
             gradient_bytes=self.attempt.gradient_bytes,
         )
 
-    def _measure(self, order: Measure) -> Iterator[Batch]:
+    def _measure(self, order: orders.Measure) -> Iterator[Batch]:
         self.size = order.batch
         if order.memory_limit and self._device.type != "cuda":
             limit_memory(order.memory_limit)
@@ -155,7 +146,7 @@ class Rehearsal:
             yield self._open(is_watched=False)
             splits.append(self._close())
         self._line.tell(
-            Measured(
+            orders.Measured(
                 batch=order.batch,
                 step_seconds=tuple(one.step for one in splits),
                 data_seconds=tuple(one.data for one in splits),
@@ -206,7 +197,7 @@ def join(path: str, *, global_batch_size: int) -> ProfiledJob:
     links = joining.link_to_nobody(local.alone(folder))
     device = links.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    line.tell(Joined(global_batch_size=global_batch_size, gpu=gpu))
+    line.tell(orders.Joined(global_batch_size=global_batch_size, gpu=gpu))
     return ProfiledJob(line, links=links)
 
 
@@ -216,7 +207,7 @@ def _tell_of_ends(line: Line, loop: Rehearsal) -> None:
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if is_out_of_memory(error):
-            line.tell(OutOfMemory(batch=loop.size))
+            line.tell(orders.OutOfMemory(batch=loop.size))
         usual(kind, error, trace)
 
     sys.excepthook = end
