@@ -55,7 +55,12 @@ def open_parent() -> Iterator["subprocess.Popen[str]"]:
     """Give a PID 1 that has imported all."""
     words = [sys.executable, str(_PARENT), str(bed.OURS)]
     path = os.pathsep.join(sys.path)
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        names.ENV_ALLOCATOR: names.HUGE_PAGES,  # as in every worker's container
+    }
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as parent:

@@ -183,6 +183,7 @@ def test_the_environment_tells_the_runtime_what_it_needs() -> None:
         "EBBTIDE_POOL": "v100-spot",
         "EBBTIDE_GPU": "V100",
         "EBBTIDE_NOTICE_SECONDS": "30",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     }
 
 
@@ -193,6 +194,14 @@ def test_variables_of_the_template_stay_but_cannot_replace_ours() -> None:
 
     assert variables["LR"] == "0.1"
     assert variables["EBBTIDE_INDEX"] == "2"
+
+
+def test_how_memory_is_taken_is_the_templates_to_say() -> None:
+    env = [{"name": "GLIBC_TUNABLES", "value": "glibc.malloc.check=3"}]
+
+    entries = pod_of(containers=[container(env=env)])["spec"]["containers"][0]["env"]
+
+    assert [each for each in entries if each["name"] == "GLIBC_TUNABLES"] == env
 
 
 def test_the_token_is_mounted_into_the_trainer_alone() -> None:

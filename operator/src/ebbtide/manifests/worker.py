@@ -13,11 +13,13 @@ from ebbtide.manifests.environment import identity, variables
 from ebbtide.manifests.metadata import pod_metadata, with_template
 from ebbtide.manifests.options import Options
 from ebbtide.wire.names import (
+    ENV_ALLOCATOR,
     ENV_CHECKPOINT_PATH,
     ENV_GPU,
     ENV_NOTICE_SECONDS,
     ENV_POOL,
     ENV_PROCESSES,
+    HUGE_PAGES,
     host_name,
 )
 
@@ -63,6 +65,8 @@ def _trainer(job: Job, container: Json, ours: list[Json], options: Options) -> J
     environment = [*ours, *theirs]
     if not job.has_coordinator:
         return {**container, "env": environment}
+    if ENV_ALLOCATOR not in {entry["name"] for entry in theirs}:
+        environment += variables({ENV_ALLOCATOR: HUGE_PAGES})
     rest = {key: value for key, value in container.items() if key != "args"}
     launched = ("--torchrun",) if job.launcher is Launcher.TORCHRUN else ()
     return {

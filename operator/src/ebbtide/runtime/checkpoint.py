@@ -18,7 +18,9 @@ does keeps its own, under names of its own, and no world size is part of it.
 """
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -68,11 +70,29 @@ class Shelf:
             raise CheckpointError(str(error)) from error
         self.path = path
         self.owner = owner
+        self._early: Future[str] | None = None
 
     # ------------------------------------------------------------ looking
 
+    def probe_early(self) -> None:
+        """Begin the first `probe` in a thread: a disk takes its time, and so does who connects."""
+        found: Future[str] = Future()
+        self._early = found
+
+        def run() -> None:
+            try:
+                found.set_result(self._try_probe())
+            except Exception as error:  # noqa: BLE001 -- it belongs to who asks
+                found.set_exception(error)
+
+        threading.Thread(target=run, name="ebbtide-probe", daemon=True).start()
+
     def probe(self) -> str:
         """Return why checkpoints could not be written here, in words; empty when they can."""
+        early, self._early = self._early, None
+        return self._try_probe() if early is None else early.result()
+
+    def _try_probe(self) -> str:
         try:
             self.store.probe()
         except OSError as error:

@@ -37,6 +37,8 @@ def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
     links = _link(place, token=token, shelf=shelf)
     membership = links.membership
     watch_notice(membership, seconds=place.notice_seconds)
+    if place.local_rank == 0:
+        shelf.probe_early()
     try:
         membership.start()
     except MustLeave as order:

@@ -54,6 +54,11 @@ ENV_PROFILE: Final = "EBBTIDE_PROFILE"  # where `ebbtide profile` listens, for t
 ENV_LOCAL_RANK: Final = "EBBTIDE_LOCAL_RANK"  # set by a worker's PID 1 for each of its processes
 ENV_GENERATION: Final = "EBBTIDE_GENERATION"  # under torchrun: of the ranks that a script was given
 
+# Not ours: the C library reads it at a program's start. What a worker's PID 1 imports then lies in
+# huge pages where the kernel has some, so that a fork copies half as many page tables.
+ENV_ALLOCATOR: Final = "GLIBC_TUNABLES"
+HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
+
 TOKEN_PATH: Final = "/var/run/secrets/ebbtide/token"  # noqa: S105 -- a path, not a secret
 COORDINATOR_PORT: Final = 7411
 METRICS_PORT: Final = 7412  # of the coordinator, plain HTTP
