@@ -67,10 +67,10 @@ def find(train: Callable[[str], None] | None = None, *, patience: float = PATIEN
 def train_alone(folder: str) -> None:
     """Train a tiny model as a job of one process, from joining to the last checkpoint."""
     import torch  # noqa: PLC0415 -- preloaded by whoever forks
-    from torch import nn  # noqa: PLC0415
-    from torch.utils.data import TensorDataset  # noqa: PLC0415
+    from torch import nn  # noqa: PLC0415 -- as torch
+    from torch.utils.data import TensorDataset  # noqa: PLC0415 -- as torch
 
-    from ebbtide.runtime import joining  # noqa: PLC0415
+    from ebbtide.runtime import joining  # noqa: PLC0415 -- it imports torch
 
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -148,7 +148,7 @@ def _describe(before: Iterable[str]) -> Needs:
             for name, module in list(sys.modules.items())
             if name not in known and _comes_from_a_file(name, module)
         ),
-        sources=tuple(path for path in linecache.cache if os.path.isabs(path)),  # noqa: PTH117
+        sources=tuple(path for path in linecache.cache if path.startswith(os.sep)),
     )
 
 
