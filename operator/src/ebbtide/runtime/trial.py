@@ -67,8 +67,8 @@ def find(train: Callable[[str], None] | None = None, *, patience: float = PATIEN
 def train_alone(folder: str) -> None:
     """Train a tiny model as a job of one process, from joining to the last checkpoint."""
     import torch  # noqa: PLC0415 -- preloaded by whoever forks
-    from torch import nn  # noqa: PLC0415 -- as torch
-    from torch.utils.data import TensorDataset  # noqa: PLC0415 -- as torch
+    from torch import nn  # noqa: PLC0415 -- torch is loaded already
+    from torch.utils.data import TensorDataset  # noqa: PLC0415 -- torch is loaded already
 
     from ebbtide.runtime import joining  # noqa: PLC0415 -- it imports torch
 
