@@ -66,14 +66,14 @@ handlers: venv ## The operator in-process on an emulated API server
 	@$(TESTS) handlers
 
 runtime: venv ## Real worker processes that lose and regain members
-	@$(TESTS) runtime
+	@$(TESTS) timed runtime
 
 architecture: venv ## Layout, sizes, import contracts, words, documents
 	@$(TESTS) architecture
 
 e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current uses KUBECONFIG)
 	@$(if $(filter $(CLUSTER),$(CLUSTERS)),,$(error CLUSTER is "$(CLUSTER)"; it may be: $(CLUSTERS)))
-	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) jobs e2e plans
+	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) plans revocations jobs e2e
 
 ##@ Benches: one table each, with bar and peer beside each figure, and build/bench/*.json
 .PHONY: bench-models bench-solver bench-policy bench-runtime
@@ -107,7 +107,7 @@ lock: venv ## Lock the dependencies anew, with hashes and without the address of
 	@scripts/lock.sh
 
 coverage: venv ## Measure branch coverage and hold it to the floors of CONTRIBUTING.md
-	@$(TESTS) --coverage unit laws handlers runtime
+	@$(TESTS) --coverage unit laws handlers timed runtime
 	@$(BIN)/python scripts/coverage_floors.py
 
 verify: crds models fmt ## Regenerate what is generated, check all, and demand a clean tree

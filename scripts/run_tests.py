@@ -1,15 +1,17 @@
 """
 Run parts of the test suite, one pytest each, and add up what they report.
 
-The tests of whole jobs wait for most of their time, so they run beside the parts that come after
-them; what they print is shown when they are done. The last line is the sum: `N passed, N failed,
-N skipped`. A part without a single test counts as failed: nothing may pass because it is missing.
+Most parts wait for most of their time: for nodes, processes, time-outs. So they run beside those
+that come after them, and what they print is shown when they are done; what only computes gives way
+to them. At the end come the slowest tests and the sum: `N passed, N failed, N skipped`. A part
+without a single test counts as failed: nothing may pass because it is missing.
 An interrupt is left to pytest, which tears its fixtures down, so that no process of a test outlives
 the run.
 """
 
 import argparse
 import contextlib
+import fcntl
 import os
 import re
 import shlex
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +32,8 @@ REPORTS = ROOT / ".run" / "tests"
 TEAR_DOWN_SECONDS = 60
 NEWS_SECONDS = 30
 # Should this process be killed, its child is interrupted, and tears down.
+NUM_SLOWEST = 15
+GIVE_WAY = ("nice", "-n", "15")
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "INT", "--") if shutil.which("setpriv") else ()
 MOST_SECOND_CHANCES = 4
 # What needs an API server and no nodes: all that can run on a cluster that is not ours to break.
@@ -37,17 +42,20 @@ ON_ANY_CLUSTER = "e2e/tests/api"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A folder of tests and how pytest is to run it."""
+    """Tests and how pytest is to run them."""
 
     name: str
     folder: str
+    """A folder of tests, or one file."""
     options: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     """The command that makes what only this part needs."""
     beside: bool = False
     """Begin it, and go on with the parts that follow."""
-    alone: bool = False
-    """Wait for those beside first: what it measures is disturbed by them."""
+    waits: bool = False
+    """Wait for those beside first: they and it would disturb each other."""
+    yields: bool = False
+    """It only computes: let it have what those beside leave of the processors."""
     second_chance: bool = False
     """Run its failures once more: these tests race real processes on a machine that others use."""
 
@@ -75,18 +83,53 @@ class Tally:
 END_TO_END = ("-v", "-p", "no:xdist", "--timeout=300")
 SYSTEM = ("make", "--no-print-directory", "system", "controlplane")
 
-# In the order of `all`: what is quick and often wrong comes first.
+REVOCATIONS = "e2e/tests/jobs/test_revocations.py"
+
+# In the order of `all`. Those of `END_TO_END` have a control plane and a network of their own each;
+# what is quick and often wrong is shown before them.
 PARTS = (
-    Part(name="architecture", folder="tests/architecture"),
+    # Jobs whose plans rest on how fast they train: only what gives way runs beside them.
+    Part(
+        name="plans",
+        folder="e2e/tests/plans",
+        options=END_TO_END,
+        prepare=SYSTEM,
+        beside=True,
+        second_chance=True,
+    ),
+    Part(name="architecture", folder="tests/architecture", yields=True),
     # A few of them start processes and send them signals.
-    Part(name="unit", folder="tests/unit", options=("-n", "2"), second_chance=True),
-    Part(name="laws", folder="tests/laws", options=("-n", "2")),
-    Part(name="handlers", folder="tests/handlers"),
-    # A control plane and a network of its own, as for `e2e`.
+    Part(name="unit", folder="tests/unit", options=("-n", "2"), yields=True, second_chance=True),
+    Part(name="laws", folder="tests/laws", options=("-n", "2"), yields=True),
+    Part(name="handlers", folder="tests/handlers", yields=True),
+    # How fast losses are noticed and made good: not distributed, and beside little.
+    Part(
+        name="timed",
+        folder="tests/runtime",
+        options=("-m", "timed", "--timeout=120"),
+        second_chance=True,
+    ),
+    Part(
+        name="revocations",
+        folder=REVOCATIONS,
+        options=END_TO_END,
+        prepare=SYSTEM,
+        waits=True,
+        beside=True,
+        second_chance=True,
+    ),
     Part(
         name="jobs",
         folder="e2e/tests/jobs",
-        options=END_TO_END,
+        options=(*END_TO_END, f"--ignore={REVOCATIONS}"),
+        prepare=SYSTEM,
+        beside=True,
+        second_chance=True,
+    ),
+    Part(
+        name="e2e",
+        folder="e2e/tests",
+        options=(*END_TO_END, "--ignore=e2e/tests/jobs", "--ignore=e2e/tests/plans"),
         prepare=SYSTEM,
         beside=True,
         second_chance=True,
@@ -94,28 +137,12 @@ PARTS = (
     Part(
         name="runtime",
         folder="tests/runtime",
-        options=("--timeout=120",),
-        second_chance=True,
-    ),
-    # One control plane for all of them, in this process's network: never distributed.
-    Part(
-        name="e2e",
-        folder="e2e/tests",
-        options=(*END_TO_END, "--ignore=e2e/tests/jobs", "--ignore=e2e/tests/plans"),
-        prepare=SYSTEM,
-        second_chance=True,
-    ),
-    # Jobs whose plans rest on how fast they train.
-    Part(
-        name="plans",
-        folder="e2e/tests/plans",
-        options=END_TO_END,
-        prepare=SYSTEM,
-        alone=True,
+        # Two processes that mostly wait; each keeps to a file for as long as it has one.
+        options=("-m", "not timed", "-n", "2", "--dist", "worksteal", "--timeout=120"),
         second_chance=True,
     ),
 )
-NEED_NODES = frozenset({"jobs", "plans"})
+NEED_NODES = frozenset({"jobs", "plans", "revocations"})
 
 
 def tally_of(report: Path) -> Tally:
@@ -149,6 +176,21 @@ def failures_in(report: Path) -> list[str]:
     ]
 
 
+def slowest(parts: Iterable[Part]) -> list[str]:
+    """A line for each of the tests that took longest, with set-up and tear-down."""
+    found = []
+    for report in (
+        REPORTS / f"{part.name}{kind}" for part in parts for kind in (".first.xml", ".xml")
+    ):
+        with contextlib.suppress(OSError, ET.ParseError):  # tallied as a failure already
+            cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - as above
+            found += [
+                (float(case.get("time", "0")), report.stem, case.get("name")) for case in cases
+            ]
+    found.sort(key=lambda each: -each[0])
+    return [f"  {seconds:6.1f} s  {part}: {name}" for seconds, part, name in found[:NUM_SLOWEST]]
+
+
 def judged(tally: Tally, *, status: int) -> Tally:
     """The tally, with one failure more where pytest failed and no test says so."""
     if status != 0 and tally.num_failed == 0:
@@ -166,7 +208,8 @@ def command_for(part: Part, *, coverage: bool, extra: list[str]) -> list[str]:
     if coverage:  # a distributed worker may be ended before it has written what it measured
         runner = ["-m", "coverage", "run", "-m", "pytest"]
         options += ["-n", "0"]
-    return [sys.executable, *runner, part.folder, *options, *extra]
+    priority = GIVE_WAY if part.yields else ()
+    return [*priority, sys.executable, *runner, part.folder, *options, *extra]
 
 
 class Beside:
@@ -247,17 +290,29 @@ def on_own_cluster() -> bool:
     return os.environ.get("EBBTIDE_CLUSTER") == "current"
 
 
+def is_prepared(part: Part) -> bool:
+    """Make what only this part needs, one part at a time; tell whether it is there."""
+    if not part.prepare:
+        return True
+    with (REPORTS / "prepare.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go of when the file is closed
+        return run(list(part.prepare)) == 0
+
+
 def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
     """Run one part and give its tally."""
     print(f"\n== {part.name}: {part.folder}", flush=True)
-    if not any((ROOT / part.folder).rglob("test_*.py")):
+    place = ROOT / part.folder
+    if not place.is_file() and not any(place.rglob("test_*.py")):
         print(f"{part.folder} holds no test: that counts as a failure", flush=True)
         return Tally(num_failed=1)
-    if part.prepare and run(list(part.prepare)) != 0:
+    if not is_prepared(part):
         print(f"{part.folder} could not be prepared: that counts as a failure", flush=True)
         return Tally(num_failed=1)
     report = REPORTS / f"{part.name}.xml"
-    report.unlink(missing_ok=True)
+    first = report.with_suffix(".first.xml")
+    for former in (report, first):
+        former.unlink(missing_ok=True)
     command = command_for(part, coverage=coverage, extra=extra)
     status = run(command)
     tally = judged(tally_of(report), status=status)
@@ -265,7 +320,7 @@ def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
         return tally
     unsteady = failures_in(report)
     print(f"\n== {part.name}: once more what failed: {', '.join(unsteady)}", flush=True)
-    report.unlink(missing_ok=True)
+    report.rename(first)
     status = run([*command, "--last-failed", "--last-failed-no-failures=none"])
     again = judged(tally_of(report), status=status)
     settled = [name for name in unsteady if name not in failures_in(report)]
@@ -306,22 +361,20 @@ def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
 
     try:
         for part in parts:
+            if part.waits:
+                finish()
             started = time.monotonic()
             if part.beside and len(parts) > 1:
                 print(f"\n== {part.name}: {part.folder}, beside what follows", flush=True)
-                if run(list(part.prepare)) == 0:
-                    waiting.append((part, started, Beside(part)))
-                    beside.append(waiting[-1][2])
-                else:
-                    note(part, Tally(num_failed=1), started)
+                waiting.append((part, started, Beside(part)))
+                beside.append(waiting[-1][2])
                 continue
-            if part.alone:
-                finish()
             note(part, run_part(part, coverage=coverage, extra=extra), started)
         finish()
     finally:
         for other in beside:
             other.stop()
+    print("\nslowest:\n" + "\n".join(slowest(parts)))
     print("\n" + "\n".join(lines))
     print(total)
     return total

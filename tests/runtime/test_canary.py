@@ -155,6 +155,7 @@ async def test_without_a_coordinator_that_takes_it_there_is_none(token: bytes) -
         assert not holder.is_alive()
 
 
+@pytest.mark.timed
 async def test_a_killed_member_is_missed_at_once_although_its_children_hold_its_connections(
     tmp_path: Path,
 ) -> None:

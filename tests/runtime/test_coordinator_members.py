@@ -1,5 +1,6 @@
 """Real processes and sockets, no torch: members come, go, and are missed."""
 
+import asyncio
 import os
 import signal
 import time
@@ -203,8 +204,9 @@ async def test_all_stopped_at_once_leave_one_checkpoint_of_the_last_step(tmp_pat
         workers = [await job.start(index) for index in range(2)]
         await job.until(trains(name_of(0), name_of(1)))
 
-        for index in range(2):
-            await job.client.call("stop", worker=name_of(index), seconds=20.0)
+        await asyncio.gather(
+            *(job.client.call("stop", worker=name_of(index), seconds=20.0) for index in range(2))
+        )
         assert [await worker.end() for worker in workers] == [82, 82]
 
         steps = [worker.said("left")[0]["step"] for worker in workers]

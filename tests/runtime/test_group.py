@@ -15,6 +15,8 @@ from support.nursery import Nursery
 SCRIPT = Path(__file__).parents[1] / "support" / "group_ranks.py"
 LIMIT = 40
 
+pytestmark = pytest.mark.timed
+
 
 def play(nursery: Nursery, folder: Path, *, scene: str, world: int) -> list[dict[str, Any]]:
     """Play a scene with so many ranks; return what each saw."""

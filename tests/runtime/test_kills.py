@@ -2,11 +2,15 @@
 
 import random
 
+import pytest
+
 from runtime import kept, kills
 from support.nursery import Nursery
 
 KILLS = 10
 SECONDS = 30.0
+
+pytestmark = pytest.mark.timed
 
 
 def test_ten_random_kills_leave_each_sample_once_and_the_undisturbed_result(

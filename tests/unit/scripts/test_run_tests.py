@@ -86,6 +86,7 @@ def test_a_part_that_cannot_be_prepared_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
     monkeypatch.delenv("EBBTIDE_CLUSTER", raising=False)
 
     tally = run_tests.run_part(make_part(tmp_path, prepare=("false",)), coverage=False, extra=[])
@@ -111,7 +112,54 @@ def test_all_runs_every_part_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [part.name for part in run_tests.selected(["all"])]
 
     assert names == [part.name for part in run_tests.PARTS]
-    assert names[-1] == "plans"
+    assert names[-1] == "runtime"
+
+
+def test_no_two_parts_run_the_same_tests_and_none_is_left_out(tmp_path: Path) -> None:
+    by_name = {part.name: part for part in run_tests.PARTS}
+    folders = {part.folder for part in run_tests.PARTS}
+
+    assert "timed" in by_name["timed"].options
+    assert "not timed" in by_name["runtime"].options
+    assert f"--ignore={by_name['revocations'].folder}" in by_name["jobs"].options
+    assert {f"--ignore={by_name[name].folder}" for name in ("jobs", "plans")} < set(
+        by_name["e2e"].options
+    )
+    found = {
+        f"tests/{path.name}" for path in (run_tests.ROOT / "tests").iterdir() if has_tests(path)
+    }
+    assert found <= folders
+
+
+def has_tests(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.rglob("test_*.py"))
+
+
+def test_what_only_computes_gives_way() -> None:
+    by_name = {part.name: part for part in run_tests.PARTS}
+
+    giving_way = [
+        name
+        for name, part in by_name.items()
+        if run_tests.command_for(part, coverage=False, extra=[])[0] == "nice"
+    ]
+
+    assert giving_way == ["architecture", "unit", "laws", "handlers"]
+
+
+def test_the_slowest_tests_are_named_those_of_a_first_try_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "REPORTS", tmp_path)
+    write_report(tmp_path / "e2e.first.xml", '<testcase name="test_long" time="61.26"/>')
+    write_report(tmp_path / "e2e.xml", '<testcase name="test_short" time="0.5"/>')
+    (tmp_path / "laws.xml").write_text("<torn", encoding="utf-8")
+    parts = [run_tests.Part(name=name, folder="tests") for name in ("e2e", "laws", "none")]
+
+    assert run_tests.slowest(parts) == [
+        "    61.3 s  e2e.first: test_long",
+        "     0.5 s  e2e: test_short",
+    ]
 
 
 def make_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
@@ -185,17 +233,20 @@ def test_a_part_beside_others_is_added_after_them(
 
     monkeypatch.setattr(run_tests, "Beside", FakeBeside)
     monkeypatch.setattr(run_tests, "run_part", run_part)
-    monkeypatch.setattr(run_tests, "run", lambda _: 0)
-    jobs = run_tests.Part(name="jobs", folder="tests", beside=True, prepare=("true",))
+    plans = run_tests.Part(name="plans", folder="tests", beside=True)
+    unit = run_tests.Part(name="unit", folder="tests")
+    jobs = run_tests.Part(name="jobs", folder="tests", beside=True, waits=True)
     other = run_tests.Part(name="e2e", folder="tests")
 
-    alone = run_tests.Part(name="plans", folder="tests", alone=True)
+    total = run_tests.run_parts([plans, unit, jobs, other], coverage=False, extra=[])
 
-    total = run_tests.run_parts([jobs, other, alone], coverage=False, extra=[])
-
-    assert order == ["begun jobs", "e2e", "finished", "plans", "stopped"]
-    assert total.num_passed == 4
-    assert capsys.readouterr().out.endswith("4 passed, 0 failed, 0 skipped\n")
+    assert order == [
+        *("begun plans", "unit", "finished"),
+        *("begun jobs", "e2e", "finished"),
+        *("stopped", "stopped"),
+    ]
+    assert total.num_passed == 6
+    assert capsys.readouterr().out.endswith("6 passed, 0 failed, 0 skipped\n")
 
 
 def file_report(*, covered: int, statements: int) -> dict[str, dict[str, int]]:
