@@ -183,7 +183,7 @@ def slowest(parts: Iterable[Part]) -> list[str]:
         REPORTS / f"{part.name}{kind}" for part in parts for kind in (".first.xml", ".xml")
     ):
         with contextlib.suppress(OSError, ET.ParseError):  # tallied as a failure already
-            cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - as above
+            cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 -- our own pytest wrote it
             found += [
                 (float(case.get("time", "0")), report.stem, case.get("name")) for case in cases
             ]

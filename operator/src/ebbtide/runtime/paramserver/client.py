@@ -9,6 +9,7 @@ import contextlib
 import secrets
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -75,7 +76,8 @@ class Client:
         self._sharing: set[str] = set()
         self._lead = ""
         self._working = (-1, 0)  # step, and the version its gradient is of
-        self._fresh: dict[str, Fresh] = {}
+        # By server: one may tell of the next step before another has told of this one.
+        self._fresh: dict[str, deque[Fresh]] = {}
         self._staged: set[str] = set()
         self._ready: Ready | None = None
         self.held = Standing()
@@ -243,7 +245,7 @@ class Client:
             case Fresh():
                 if name not in self._sharing:
                     self._read_fresh(name, message)
-                self._fresh[name] = message
+                self._fresh.setdefault(name, deque()).append(message)
             case Ready():
                 self._ready = message
             case Staged():
@@ -255,9 +257,8 @@ class Client:
 
     def _await_fresh(self) -> Fresh:
         """Wait until every server has brought its part up to date."""
-        self._listen(lambda: len(self._fresh) == len(self._channels))
-        fresh = self._fresh[self._lead]
-        self._fresh = {}
+        self._listen(lambda: all(self._fresh.get(name) for name in self._channels))
+        fresh = {name: self._fresh[name].popleft() for name in self._channels}[self._lead]
         self.held = fresh.standing
         return fresh
 
