@@ -124,7 +124,8 @@ def _ask(
 ) -> tuple["Inputs", tuple[str, ...]]:
     """Put the same question as the operator does; say how sure each model is."""
     from ebbtide.core.planner.knowledge import Workload
-    from ebbtide.core.planner.steering import Situation, make_inputs
+    from ebbtide.core.planner.situation import Situation
+    from ebbtide.core.planner.steering import make_inputs
     from ebbtide.core.values.plan import PlanRecord
     from ebbtide.core.values.settings import Settings
     from ebbtide.data.knowledge import embedded_knowledge

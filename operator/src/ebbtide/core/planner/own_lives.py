@@ -21,6 +21,8 @@ from ebbtide.core.values.pool import Pool
 
 HOUR: Final = timedelta(hours=1)
 AGE_STEP: Final = timedelta(minutes=10)
+AGE_PARTS: Final = 8
+"""Older ages are known to a part of themselves."""
 LEAST_SCORED: Final = 10
 """With fewer lives, half of them say nothing about the other half."""
 
@@ -29,13 +31,20 @@ def select(past: Past, *, now: datetime, start: timedelta) -> tuple[Life, ...]:
     """
     Return the lives to learn from; `start` as for `Past.believed`.
 
-    Ages of nodes that live are rounded down: who asks every minute need not learn anew each time.
+    Ages of nodes that live are rounded down, by an eighth at most: who asks again and again need
+    not learn anew each time.
     """
     found = past.believed(now, start)
     return tuple(
-        life if life.revoked else replace(life, lasted=life.lasted - life.lasted % AGE_STEP)
-        for life in found
+        life if life.revoked else replace(life, lasted=_rounded_down(life.lasted)) for life in found
     )
+
+
+def _rounded_down(age: timedelta) -> timedelta:
+    step = AGE_STEP
+    while age >= step * (2 * AGE_PARTS):
+        step *= 2
+    return age - age % step
 
 
 def learn(model: Lifetimes, pool: Pool, lives: Sequence[Life]) -> Lifetimes:

@@ -6,86 +6,27 @@ for later on all of it. Between them stands the deadline policy: where spot has 
 whether on-demand nodes stand in or the job waits; and after it whether going back pays.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final
 
 from ebbtide.core.planner.fixed_size import sort_out
 from ebbtide.core.planner.inputs import Inputs, PoolState, Running
-from ebbtide.core.planner.knowledge import Knowledge, Workload
+from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.situation import Numbers, Situation
+from ebbtide.core.planner.standing import digest, look_again, stands, tick_of
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import MAX_SERVERS, Job, SpotUse
 from ebbtide.core.values.objective import Minimize
-from ebbtide.core.values.past import Past, join
+from ebbtide.core.values.past import join
 from ebbtide.core.values.plan import Infeasible, Plan, PlanRecord, Refusal, Share
-from ebbtide.core.values.pool import Market, Pool, Room
+from ebbtide.core.values.pool import Market, Pool
 
 HOUR: Final = timedelta(hours=1)
-NO_PAST: Final = Past()
 HASTE: Final = 1.03
 """Where the goal is missed in any case, an end so much later than the earliest is as good."""
-
-Numbers: TypeAlias = Mapping[str, int]
-"""Workers by pool."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """All that a job's plan depends on."""
-
-    workload: Workload
-    pools: tuple[Pool, ...]
-    rooms: Mapping[str, Room]
-    pasts: Mapping[str, Past] = field(default_factory=dict)
-    other_gpus: Numbers = field(default_factory=dict)  # asked for by other jobs, by pool
-    steps_left: int
-    spent_usd: Decimal = Decimal(0)
-    first_start: datetime | None = None
-    training: bool = False
-    before: PlanRecord
-    interval: timedelta  # a plan is made anew after so long
-    wait: timedelta = timedelta(minutes=5)  # after which a pool that gives no node counts as dry
-    start: timedelta = timedelta(minutes=3)  # expected of a node, from request to training
-    time_scale: float = 1.0
-    tells_losers: bool = True
-    now: datetime
-
-    @property
-    def job(self) -> Job:
-        """The job that is planned."""
-        return self.workload.job
-
-    @property
-    def due(self) -> datetime | None:
-        """When the work is to be done."""
-        return self.job.objective.due(self.first_start or self.now)
-
-    @property
-    def dry(self) -> dict[str, datetime]:
-        """
-        Pools that are not counted on for more than they have given, and since when.
-
-        The job waits there in vain, or somebody did not long ago (`Past.left_out_until`).
-        """
-        found = {}
-        for pool in self.pools:
-            room, past = self.rooms.get(pool.name, Room()), self.past(pool.name)
-            since = room.dry_since or past.dry_since(self.now, self.wait)
-            if since is not None:
-                found[pool.name] = since
-        return found
-
-    def past(self, pool: str) -> Past:
-        """What is remembered of a pool."""
-        return self.pasts.get(pool, NO_PAST)
-
-    def held(self, pool: str) -> int:
-        """How many workers of the job have a node in a pool."""
-        return self.rooms.get(pool, Room()).held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +37,7 @@ class Course:
     no_plan: Infeasible | None = None
     no_pool: bool = False  # ... because no pool fits the job
     dry: frozenset[str] = frozenset()
+    until: datetime  # when it is to be looked at again, if nothing happens
 
     @property
     def waiting(self) -> str:
@@ -124,54 +66,45 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
     """
     Decide what a job runs from now on.
 
-    The answer before, a plan or that there is none, is kept until what it rests on changes or its
-    time is up. A job that has
-    started is never without a plan for want of time or money: then it ends as soon as it can.
+    The answer before, a plan or that there is none, is kept for as long as it `stands`. A job that
+    has started is never without a plan for want of time or money: then it ends as soon as it can.
     """
-    basis = _digest(situation)
+    basis = digest(situation)
     fit, unfit = sort_out(situation.job, situation.pools)
     dry = frozenset(situation.dry).intersection(pool.name for pool in fit)
-    record = situation.before
-    if record.basis == basis and _is_fresh(record, situation):
-        no_plan = None if record.refusal is None else record.refusal.why
-        return Course(record=record, no_plan=no_plan, dry=dry)
-    record = PlanRecord(basis=basis, measured=situation.workload.measured)
-    if not fit:
-        why = "; ".join(unfit) or "there is no CapacityPool"
-        none = Infeasible(reason=f"no pool fits: {why}")
-        return Course(record=record, no_plan=none, no_pool=True, dry=dry)
-    course = _plan(make_inputs(situation, knowledge, fit), situation, dry)
-    record = replace(
-        record,
-        plan=course.plan,
-        changes=_count_changes(situation, course.plan),
-        refusal=course.record.refusal,
-    )
-    return replace(course, record=record, dry=dry)
+    record, no_plan = situation.before, None
+    if not stands(record, situation, basis):
+        record = PlanRecord(basis=basis, measured=situation.workload.measured)
+        if not fit:
+            why = "; ".join(unfit) or "there is no CapacityPool"
+            no_plan = Infeasible(reason=f"no pool fits: {why}")
+        else:
+            answer = _plan(make_inputs(situation, knowledge, fit), situation, dry)
+            record = _write_down(record, answer, situation)
+    if record.refusal is not None:
+        no_plan = record.refusal.why
+    until = look_again(record, situation)
+    return Course(record=record, no_plan=no_plan, no_pool=not fit, dry=dry, until=until)
 
 
-def _is_fresh(record: PlanRecord, situation: Situation) -> bool:
-    """Tell whether the answer before may be given again, as far as time goes."""
-    answer = record.plan or record.refusal
-    if answer is None:
-        return False
-    return answer.made_at <= situation.now < answer.made_at + situation.interval
+def _write_down(record: PlanRecord, answer: Plan | Refusal, situation: Situation) -> PlanRecord:
+    if isinstance(answer, Refusal):
+        return replace(record, changes=_recent_changes(situation), refusal=answer)
+    return replace(record, changes=_count_changes(situation, answer), plan=answer)
 
 
-def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Course:
+def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Plan | Refusal:
     wish = plan(inputs, situation.now)
     is_missed = isinstance(wish, Infeasible) and situation.first_start is not None
     if is_missed:
         inputs, wish = _make_haste(inputs, situation.now)
     if isinstance(wish, Infeasible):
-        refusal = Refusal(why=wish, made_at=situation.now)
-        return Course(record=PlanRecord(refusal=refusal), no_plan=wish)
+        return Refusal(why=wish, made_at=situation.now)
     if is_missed:
         wish = replace(wish, reason=_admit(wish))
-    chosen = wish
     if any(wish.replicas_in(name) > situation.held(name) for name in dry):
-        chosen = _without(inputs, wish, situation, dry, is_missed=is_missed)
-    return Course(record=PlanRecord(plan=chosen))
+        return _without(inputs, wish, situation, dry, is_missed=is_missed)
+    return wish
 
 
 def _make_haste(inputs: Inputs, now: datetime) -> tuple[Inputs, Plan | Infeasible]:
@@ -321,7 +254,7 @@ def _describe(
         on_demand_usd_per_hour=float(cheapest * wish.workers + inputs.fixed_usd_per_hour),
         down_s=(situation.now - since).total_seconds(),
         spells=join(map(situation.past, spot)),
-        tick_s=situation.interval.total_seconds(),
+        tick_s=tick_of(situation, wish).total_seconds(),
         on_demand_now=stand_in and situation.training,
         now=situation.now,
         time_scale=situation.time_scale,
@@ -414,29 +347,13 @@ def _numbers(shares: tuple[Share, ...]) -> dict[str, int]:
     return {share.pool: share.replicas for share in shares}
 
 
-def _count_changes(situation: Situation, chosen: Plan | None) -> tuple[datetime, ...]:
+def _count_changes(situation: Situation, chosen: Plan) -> tuple[datetime, ...]:
     """Return when the plan was changed within the last hour, this time included if it is."""
     before, recent = situation.before.plan, _recent_changes(situation)
-    if before is None or chosen is None or before.is_like(chosen):
+    if before is None or before.is_like(chosen):
         return recent
     return (*recent, situation.now)
 
 
 def _recent_changes(situation: Situation) -> tuple[datetime, ...]:
     return tuple(when for when in situation.before.changes if when > situation.now - HOUR)
-
-
-def _digest(situation: Situation) -> str:
-    """Return a short text that changes with whatever a plan must answer at once."""
-    now, start = situation.now, situation.start
-    facts = (
-        situation.job.generation,
-        situation.workload.profile,
-        situation.workload.measured is not None,
-        [(p.name, p.max_nodes, p.usd_per_node_hour, p.gpu_type, p.zone) for p in situation.pools],
-        sorted(situation.other_gpus.items()),
-        sorted((name, situation.held(name)) for name in situation.dry),
-        sorted(n for n, past in situation.pasts.items() if past.bad_until(now, start) is not None),
-        situation.first_start is not None,
-    )
-    return blake2b(repr(facts).encode(), digest_size=8).hexdigest()

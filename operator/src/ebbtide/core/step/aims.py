@@ -14,7 +14,8 @@ from ebbtide.core.lifecycle.progress import members_now, read_progress
 from ebbtide.core.lifecycle.workers import Crew, Staffing, staff
 from ebbtide.core.planner.fixed_size import FixedSize, fix_size
 from ebbtide.core.planner.knowledge import Knowledge, Workload
-from ebbtide.core.planner.steering import Course, Situation, steer
+from ebbtide.core.planner.situation import Situation
+from ebbtide.core.planner.steering import Course, steer
 from ebbtide.core.values import reasons
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.objective import PlanMode
@@ -196,9 +197,7 @@ class Planned:
     @property
     def interval(self) -> timedelta:
         """When the time of this answer is up."""
-        answer, now = self.course.record.plan or self.course.record.refusal, self.this.now
-        made_at = now if answer is None else answer.made_at
-        return made_at + self.this.settings.plan_interval - now
+        return self.course.until - self.this.now
 
     def _quotas(self, *, spares: bool) -> Quotas:
         now, rather, plan = dict(self.course.now), dict(self.course.rather), self.course.plan

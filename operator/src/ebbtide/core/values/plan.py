@@ -101,7 +101,7 @@ class PlanRecord:
     """A plan as it is kept from pass to pass."""
 
     plan: Plan | None = None
-    basis: str = ""  # changes with whatever a plan must answer at once
+    basis: str = ""  # changes with what a plan must answer, before a dash what it must at once
     changes: tuple[datetime, ...] = ()  # when workers were moved by plan, within the last hour
     measured: Measured | None = None  # what the plan knew of the speed
     refusal: Refusal | None = None  # where there is no plan

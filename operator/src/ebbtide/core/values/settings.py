@@ -36,7 +36,8 @@ class Settings:
     """`aftermathSeconds`: a torchrun or plain worker that exits badly so soon after another was
     lost is not to blame."""
     plan_interval: timedelta = timedelta(seconds=60)
-    """`planSeconds`: a plan is made anew after so long, even if nothing happened."""
+    """`planSeconds`: a plan is looked at again after so long while it is not carried out, or where
+    speed, losses or progress differ from it; more rarely where all goes as planned."""
     start: timedelta = timedelta(seconds=180)
     """`startSeconds`: expected from the request of a node to a worker that trains."""
     time_scale: float = 1.0

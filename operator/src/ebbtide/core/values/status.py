@@ -145,7 +145,7 @@ class JobStatus:
     display: Display = Display()
     plan: Plan | None = None
     plan_changes: tuple[datetime, ...] = ()  # of the plan, within the last hour, the oldest first
-    plan_basis: str = ""  # changes with whatever a plan must answer at once
+    plan_basis: str = ""  # changes with what a plan must answer, before a dash what it must at once
     plan_measured: Measured | None = None  # what the plan knew of the speed
     plan_refusal: Refusal | None = None  # why there is none
 
