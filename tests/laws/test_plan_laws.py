@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 
 from ebbtide.core.planner.inputs import Inputs, Overheads, PoolState, Running
 from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.supply import Supply
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.plan import Infeasible, Plan
 from ebbtide.core.values.pool import Market
@@ -141,6 +142,65 @@ def worth(question: Inputs, found: Plan) -> tuple[bool, float]:
     if is_unsure or question.minimize is Minimize.TIME:
         return is_unsure, (late - NOW).total_seconds()
     return is_unsure, float(found.predicted.cost_high_usd)
+
+
+def with_supply(question: Inputs, supplies: dict[str, Supply]) -> Inputs:
+    pools = (replace(s, supply=supplies.get(s.pool.name, s.supply)) for s in question.pools)
+    return replace(question, pools=tuple(pools))
+
+
+def supplies_of(question: Inputs, chance: Random) -> tuple[dict[str, Supply], dict[str, Supply]]:
+    """Draw a supply for each spot pool, and a better one."""
+    spot = [s.pool.name for s in question.pools if s.pool.market is Market.SPOT]
+    worse = {n: Supply(up_h=chance.uniform(0.5, 20), down_h=chance.uniform(0.2, 9)) for n in spot}
+    better = {
+        n: Supply(up_h=one.up_h * chance.uniform(1, 4), down_h=one.down_h / chance.uniform(1, 4))
+        for n, one in worse.items()
+    }
+    return worse, better
+
+
+@settings(max_examples=40)
+@given(questions(minimize=Minimize.TIME), st.randoms(use_true_random=False))
+def test_better_availability_is_never_a_later_end(question: Inputs, chance: Random) -> None:
+    worse, better = supplies_of(question, chance)
+
+    before = plan(with_supply(question, worse), NOW)
+    after = plan(with_supply(question, better), NOW)
+
+    if isinstance(before, Plan):
+        assert isinstance(after, Plan)
+        (level, value), (new_level, new_value) = worth(question, before), worth(question, after)
+        assert new_level < level or (new_level == level and new_value <= value + 0.02)
+
+
+@settings(max_examples=40)
+@given(questions(minimize=Minimize.COST), st.randoms(use_true_random=False))
+def test_better_availability_of_the_cheapest_pool_is_never_a_worse_plan(
+    question: Inputs, chance: Random
+) -> None:
+    """Of one that is dear for its pace it may be: it is then paid for more of the time."""
+    paces = question.speed.paces
+    dear = Decimal(10_000)
+    cheapest = min(
+        question.pools,
+        key=lambda s: float(s.pool.usd_per_node_hour) / paces[s.pool.gpu_type].value,
+    )
+    pool = replace(cheapest.pool, market=Market.SPOT, usd_per_node_hour=Decimal("0.01"))
+    others = [
+        replace(s, pool=replace(s.pool, market=Market.ON_DEMAND, usd_per_node_hour=dear), life=None)
+        for s in question.pools
+        if s is not cheapest
+    ]
+    few = replace(question, pools=(replace(cheapest, pool=pool), *others), on_demand_floor=0)
+    worse, better = supplies_of(few, chance)
+
+    before, after = plan(with_supply(few, worse), NOW), plan(with_supply(few, better), NOW)
+
+    if isinstance(before, Plan):
+        assert isinstance(after, Plan)
+        (level, value), (new_level, new_value) = worth(few, before), worth(few, after)
+        assert new_level < level or (new_level == level and new_value <= value * (1 + 1e-6) + 0.02)
 
 
 @settings(max_examples=40)

@@ -109,6 +109,27 @@ def test_what_the_operator_remembers_of_pools_is_planned_with(
     assert "pool bad: 3 lives of its own nodes are known, 3 lost" in after["notes"]
 
 
+def test_a_pool_that_has_often_run_dry_is_counted_on_for_less(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spells = [
+        {"since": f"2026-07-{day}T{hour}:00:00Z", "available": hour == "00"}
+        for day in (29, 30, 31)
+        for hour in ("00", "12")
+    ]
+    last = {"since": "2026-08-01T00:00:00Z", "available": True}
+    pool = {**POOLS[0], "status": {"history": {"spells": [*spells, last]}}}
+    monkeypatch.setattr(Handler, "pools", [pool, POOLS[1]])
+
+    result = run(tmp_path, port, "--context", "c")
+
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.stdout)["plan"]
+    assert [one["name"] for one in plan["pools"]] == ["v100-ondemand"], "spot would miss the goal"
+    [said] = [text for text in plan["assumptions"] if "counted on" in text]
+    assert "it gives nodes for 24 h in the mean, then none for 9 h 30 min" in said
+
+
 def test_a_history_that_cannot_be_is_refused(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

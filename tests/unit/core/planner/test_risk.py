@@ -13,6 +13,7 @@ from ebbtide.core.models.training_time import of_constant_rate
 from ebbtide.core.planner.inputs import Overheads
 from ebbtide.core.planner.planning import plan
 from ebbtide.core.planner.risk import CAUTION, HOUR, Offer, make_offers
+from ebbtide.core.planner.supply import Supply
 from support.questions import NOW, PACES, ask, living, planned, pool_of, speed_of
 
 WORK_S = 36_000.0
@@ -60,7 +61,7 @@ def test_waiting_of_the_others_is_charged_to_the_one_that_goes() -> None:
 
 
 def test_availability_thins_work_and_money_alike() -> None:
-    half = pool_of("half", 2.0, availability=0.5)
+    half = pool_of("half", 2.0, supply=Supply(up_h=1e-9, down_h=1e-9))
     whole = pool_of("whole", 2.0)
 
     (first,), _ = make_offers(ask(half))
@@ -68,7 +69,7 @@ def test_availability_thins_work_and_money_alike() -> None:
 
     assert first.rate == pytest.approx(second.rate / 2)
     assert first.usd_per_hour == pytest.approx(second.usd_per_hour / 2)
-    assert make_offers(ask(pool_of("x", 2.0, availability=1.5)))[0] == ()
+    assert first.availability == pytest.approx(0.5)
 
 
 def test_caution_about_a_guess_has_a_limit() -> None:

@@ -11,14 +11,19 @@ import pytest
 from typing_extensions import override
 
 from ebbtide.core.planner.knowledge import Workload
+from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.situation import Situation
 from ebbtide.core.planner.speed import Speed
+from ebbtide.core.planner.steering import describe_drought, make_inputs
 from ebbtide.core.values import reasons
 from ebbtide.core.values.decision import Tell
 from ebbtide.core.values.job import SpotUse
 from ebbtide.core.values.objective import Minimize, Objective, PlanMode
 from ebbtide.core.values.observed import Role
-from ebbtide.core.values.pool import Pool
-from support.builders import ON_DEMAND, SPOT, make_job, make_pool
+from ebbtide.core.values.past import Past, Spell
+from ebbtide.core.values.plan import Plan, PlanRecord
+from ebbtide.core.values.pool import Pool, Room
+from support.builders import ON_DEMAND, SPOT, at, make_job, make_pool
 from support.knowing import Known
 from support.stage import Stage, reason
 
@@ -184,9 +189,9 @@ def test_no_pool_says_so() -> None:
 def test_a_budget_limits_the_plan() -> None:
     stage = planned(Objective(minimize=Minimize.TIME, budget_usd=Decimal("2.50")))
 
-    plan = stage.status.plan
-    assert plan is not None
-    assert plan.predicted.cost_usd <= Decimal("2.50")
+    chosen = stage.status.plan
+    assert chosen is not None
+    assert chosen.predicted.cost_usd <= Decimal("2.50")
 
 
 @pytest.mark.parametrize("floor", [1, 2])
@@ -351,3 +356,77 @@ def test_the_plan_is_shown_in_words() -> None:
     assert waiting.status.display.plan == "waits for 1 spot"
 
     assert planned(within(600)).status.display.plan == ""
+
+
+# ---------------------------------------------------------------- what is remembered of pools
+
+
+def droughts(*, days: int, up_h: float, down_h: float) -> Past:
+    """Return a past of so many days up to now, when there are nodes."""
+    spells, when = [], -days * 24.0 * HOUR
+    while when < 0:
+        spells += [Spell(available=True, since=at(when))]
+        when += up_h * HOUR
+        spells += [Spell(available=False, since=at(when))] if when + down_h * HOUR < 0 else []
+        when += down_h * HOUR
+    return Past(spells=tuple(spells))
+
+
+def remembering(past: Past, objective: Objective) -> Stage:
+    stage = Stage(
+        make_job(
+            steps=8 * HOUR,
+            min_replicas=2,
+            max_replicas=4,
+            on_demand_floor=0,
+            plan_mode=PlanMode.AUTO,
+            objective=objective,
+        ),
+        SPOT,
+        ON_DEMAND,
+        knowledge=Known(efficiency=()),
+    )
+    stage.pasts = {"spot": past}
+    stage.settle()
+    return stage
+
+
+def test_a_plan_counts_on_less_of_a_pool_that_has_often_run_dry() -> None:
+    """Four on spot do eight hours of work for one in two, were they always there."""
+    goal = within(2.6 * HOUR)
+
+    fresh = remembering(Past(), goal)
+    burnt = remembering(droughts(days=4, up_h=2.0, down_h=2.0), goal)
+
+    assert fresh.status.display.plan == "4 spot"
+    assert places(burnt)["on-demand"] >= 1
+    assert burnt.status.plan is not None
+    assert "spot is counted on for" in burnt.status.plan.reason
+
+
+def test_the_deadline_policy_is_told_the_pace_while_there_are_nodes() -> None:
+    """It knows itself how often there are: what is missing is not to be counted twice."""
+    told = []
+    for past in (Past(), droughts(days=4, up_h=2.0, down_h=2.0)):
+        job = remembering(past, within(30 * HOUR)).job
+        situation = Situation(
+            workload=Workload(job=job),
+            pools=(SPOT, ON_DEMAND),
+            rooms={"spot": Room(dry_since=at(-400))},
+            pasts={"spot": past},
+            steps_left=8 * HOUR,
+            before=PlanRecord(),
+            interval=timedelta(minutes=1),
+            now=at(0),
+        )
+        inputs = make_inputs(situation, Known(efficiency=()), situation.pools)
+        inputs = replace(inputs, sizes=(4,))
+        wish = plan(inputs, situation.now)
+        assert isinstance(wish, Plan)
+        drought = describe_drought(inputs, wish, situation, frozenset({"spot"}))
+        assert drought is not None
+        told.append((wish.predicted.steps_per_second, drought.work_s))
+
+    (often, work_s), (rarely, same_s) = told
+    assert rarely < 0.9 * often
+    assert same_s == pytest.approx(work_s)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from ebbtide.core.models.start_up import Duration
 from ebbtide.core.models.survival import Survival
 from ebbtide.core.planner.speed import Speed
+from ebbtide.core.planner.supply import ALWAYS, Supply
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.pool import Pool
 
@@ -21,8 +22,8 @@ class PoolState:
     """Nodes that the job can have there now, those it has included; None: up to the limit."""
     life: Survival | None = None
     """Of a new node; None for on-demand nodes, which are not taken away."""
-    availability: float = 1.0
-    """The share of the time, in the long run, in which nodes can be had."""
+    supply: Supply = ALWAYS
+    """How long nodes can be had at a time, and how long not."""
     start_up: Duration | None = None
     """From the request of a node to a worker that trains; None: the default of `Overheads`."""
 

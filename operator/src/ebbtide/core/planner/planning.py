@@ -23,7 +23,7 @@ from ebbtide.core.planner.risk import make_offers
 from ebbtide.core.planner.scoring import Level, Scored, score
 from ebbtide.core.planner.spares import Reserve, charge, choose_reserve
 from ebbtide.core.planner.stability import settle
-from ebbtide.core.planner.wording import give_reason, tell_why
+from ebbtide.core.planner.wording import describe_supply, give_reason, tell_why
 from ebbtide.core.values.plan import Alternative, Infeasible, Plan
 
 MOST_ALTERNATIVES: Final = 5
@@ -103,6 +103,11 @@ def write(
             )
             for other in others
         ),
-        assumptions=(*field.inputs.speed.notes, *field.notes, *((noted,) if noted else ())),
+        assumptions=(
+            *field.inputs.speed.notes,
+            *describe_supply(field.offers),
+            *field.notes,
+            *((noted,) if noted else ()),
+        ),
         made_at=field.now,
     )

@@ -53,6 +53,8 @@ class Offer:
     start_s: float
     start_late_s: float
     """Nine of ten starts take less."""
+    availability: float
+    """The share of the work's time in which nodes can be had."""
     losses_per_hour: float
     """Of one node."""
     interval_s: float
@@ -162,16 +164,18 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
             f"{useful:.1%} of the time of its nodes moves training on: they are lost after"
             f" {1 / losses:.0f} s in the mean, and a restart takes {start_s:.0f} s"
         )
+    there = state.supply.share(own_s / HOUR)
     return Offer(
         state=state,
         per_node=pool.workers_per_node(inputs.gpus_per_worker),
         nodes=_count_nodes(state),
-        usd_per_hour=float(pool.usd_per_node_hour) * state.availability,
-        rate=pace.value * HOUR * useful * state.availability,
-        late_rate=max(low, pace.value / CAUTION) * HOUR * late * state.availability,
-        low_rate=low * HOUR * late * state.availability,
+        usd_per_hour=float(pool.usd_per_node_hour) * there,
+        rate=pace.value * HOUR * useful * there,
+        late_rate=max(low, pace.value / CAUTION) * HOUR * late * there,
+        low_rate=low * HOUR * late * there,
         start_s=start_s,
         start_late_s=start_late_s,
+        availability=there,
         losses_per_hour=losses * HOUR,
         interval_s=choose_interval(inputs, losses * HOUR),
     )
@@ -185,8 +189,8 @@ def _find_fault(state: PoolState, inputs: Inputs) -> str:
         return f"a price of {pool.usd_per_node_hour} USD per node and hour; one above 0 is right"
     if _count_nodes(state) < 1:
         return f"no node can be had now (maxNodes {pool.max_nodes})"
-    if not 0 < state.availability <= 1:
-        return f"an availability of {state.availability:g}; a share above 0, at most 1, is right"
+    if not 0 < state.supply.long_run <= 1:
+        return f"nodes can be had {state.supply.long_run:.0%} of the time: above 0 is needed"
     return ""
 
 

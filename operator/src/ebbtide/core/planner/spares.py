@@ -106,7 +106,7 @@ def _foreseen_share(field: Field, outlook: Outlook) -> float:
     """Return the share of its time that an outlook takes for lost, at the most."""
     inputs, named = field.inputs, field.by_name
     whole = math.fsum(
-        inputs.speed.paces[named[name].gpu].value * named[name].state.availability * count
+        inputs.speed.paces[named[name].gpu].value * named[name].availability * count
         for name, count in outlook.fleet.workers
     )
     free = HOUR * whole * inputs.speed.efficiency_of(outlook.fleet.size)

@@ -14,9 +14,11 @@ from typing import Final
 from ebbtide.core.planner.fixed_size import sort_out
 from ebbtide.core.planner.inputs import Inputs, PoolState, Running
 from ebbtide.core.planner.knowledge import Knowledge
-from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
+from ebbtide.core.planner.planning import lay_out, plan
 from ebbtide.core.planner.situation import Numbers, Situation
 from ebbtide.core.planner.standing import digest, look_again, stands, tick_of
+from ebbtide.core.planner.supply import ALWAYS, supply_of
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import MAX_SERVERS, Job, SpotUse
 from ebbtide.core.values.objective import Minimize
@@ -157,7 +159,7 @@ def _without(
         running=_clip(inputs.running, held),
     )
     names = ", ".join(sorted(dry))
-    drought = _describe(inputs, wish, situation, dry)
+    drought = describe_drought(inputs, wish, situation, dry)
     found = plan(capped, situation.now) if _has_other_spot(inputs, dry) else None
     if (
         drought is None
@@ -220,7 +222,7 @@ def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:
     return held_back if shares else replace(held_back, spares=0, spare_pool="")
 
 
-def _describe(
+def describe_drought(
     inputs: Inputs, wish: Plan, situation: Situation, dry: frozenset[str]
 ) -> Drought | None:
     """Say what the deadline policy has to know; None where there is nothing to decide."""
@@ -247,7 +249,7 @@ def _describe(
         if name in by_name and by_name[name].market is Market.ON_DEMAND
     )
     return Drought(
-        work_s=inputs.steps_left / wish.predicted.steps_per_second,
+        work_s=inputs.steps_left / _pace_while_up(inputs, wish, situation.now),
         left_s=(inputs.due - situation.now).total_seconds(),
         changeover_s=inputs.overheads.start_s + inputs.overheads.restore_s,
         spot_usd_per_hour=float(usd + inputs.fixed_usd_per_hour),
@@ -259,6 +261,18 @@ def _describe(
         now=situation.now,
         time_scale=situation.time_scale,
     )
+
+
+def _pace_while_up(inputs: Inputs, wish: Plan, now: datetime) -> float:
+    """Return steps per second while all pools give nodes: the policy knows itself when they do."""
+    pace = wish.predicted.steps_per_second
+    if all(state.supply is ALWAYS for state in inputs.pools):
+        return pace
+    always = tuple(replace(state, supply=ALWAYS) for state in inputs.pools)
+    fields = [lay_out(one, now) for one in (inputs, replace(inputs, pools=always))]
+    fleet = Fleet.of(_numbers(wish.shares), wish.servers)
+    rates = [look_ahead(one, fleet).rate for one in fields if isinstance(one, Field)]
+    return pace * rates[1] / rates[0]
 
 
 def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...]) -> Inputs:
@@ -284,6 +298,9 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
                 pool=pool,
                 free=_free(pool, situation),
                 life=knowledge.life(pool, situation.now, situation.past(pool.name)),
+                supply=supply_of(
+                    situation.past(pool.name), situation.now, time_scale=situation.time_scale
+                ),
             )
             for pool in fit
         ),

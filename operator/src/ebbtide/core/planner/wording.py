@@ -1,13 +1,17 @@
 """Plans in words: what was chosen, for how much and by when, and why others lost."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from ebbtide.core.planner.outlook import Field, Fleet, Outlook, cents
+from ebbtide.core.planner.risk import Offer
 from ebbtide.core.planner.scoring import Level, Scored
 from ebbtide.core.values.objective import Minimize
 
 UNSURE: Final = 1.05
 """A time that may be longer than what is planned with by more than this rests on a guess."""
+NEARLY_ALWAYS: Final = 0.995
+"""Nodes that can be had for a larger share of the time are not worth a word."""
 GUESS: Final = " while the speed is a guess, which measuring will end"
 
 
@@ -39,7 +43,7 @@ def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kep
         f"{verb} {describe_fleet(outlook.fleet)}: {cents(outlook.usd)} USD more"
         f" in {describe_hours(outlook.hours)}"
     )
-    text += _aim(field, chosen)
+    text += _aim(field, chosen) + _tell_rare(field, outlook.fleet)
     if kept:
         return f"{text}; {kept}"
     if others:
@@ -66,6 +70,27 @@ def tell_why(field: Field, other: Scored, chosen: Scored) -> str:
     late = outlook.hours_late - best.hours_late
     doubt = f", but {describe_hours(late)} longer in bad cases" if hours < 0 < late else ""
     return f"{time}{doubt} and {money}"
+
+
+def describe_supply(offers: Iterable[Offer]) -> tuple[str, ...]:
+    """Say of pools that run dry at times how much of the time they are counted on."""
+    return tuple(
+        f"pool {offer.name}: it gives nodes for {describe_hours(offer.state.supply.up_h)} in the"
+        f" mean, then none for {describe_hours(offer.state.supply.down_h)}, as it did before; it is"
+        f" counted on for {offer.availability:.0%} of the time"
+        for offer in offers
+        if offer.availability < NEARLY_ALWAYS
+    )
+
+
+def _tell_rare(field: Field, fleet: Fleet) -> str:
+    used = (field.by_name[name] for name, _ in fleet.workers)
+    rare = [
+        f"{offer.name} is counted on for {offer.availability:.0%} of the time"
+        for offer in used
+        if offer.availability < NEARLY_ALWAYS
+    ]
+    return f", where {' and '.join(rare)}" if rare else ""
 
 
 def _aim(field: Field, chosen: Scored) -> str:
