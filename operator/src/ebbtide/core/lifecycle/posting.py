@@ -129,8 +129,9 @@ class _Posts:
 
     def _explain(self, index: int, pool: Pool, live: Sequence[Pod], *, lost: bool) -> list[Event]:
         quotas = self.posting.quotas
-        if (live or lost) and pool.market is Market.ON_DEMAND and quotas.stands_in(pool.name):
-            dry = [p.pool for p in live if not p.node and p.pool in quotas.dry]
+        dry = [p.pool for p in live if not p.node and p.pool in quotas.dry]
+        is_instead = bool(dry) or ((live or lost) and quotas.stands_in(pool.name))
+        if is_instead and pool.market is Market.ON_DEMAND:
             where = f"pool {dry[0]} has" if dry else "spot pools have"
             text = f"{where} no node for worker {index}, on-demand pool {pool.name} stands in"
             return [Event(reason=reasons.FELL_BACK, message=text)]
