@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Final, Protocol
 
 from ebbtide.core.lifecycle.berths import Quotas
@@ -16,10 +15,11 @@ from ebbtide.core.planner.fixed_size import FixedSize, fix_size
 from ebbtide.core.planner.knowledge import Knowledge, Workload
 from ebbtide.core.planner.situation import Situation
 from ebbtide.core.planner.steering import Course, steer
+from ebbtide.core.step.forecast import Goal, judge_forecast
 from ebbtide.core.values import reasons
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.objective import PlanMode
-from ebbtide.core.values.plan import Measured, Plan, PlanRecord
+from ebbtide.core.values.plan import Measured, PlanRecord
 from ebbtide.core.values.pool import Market
 from ebbtide.core.values.status import Attempts
 
@@ -174,7 +174,8 @@ class Planned:
         plan = self.course.plan
         if plan is None or not _has_goal(self.this.job):
             return no(reasons.NO_GOAL, "no goal is set")
-        return _judge_forecast(plan, due=self.due, budget=self.this.job.objective.budget_usd)
+        goal = Goal(due=self.due, budget_usd=self.this.job.objective.budget_usd)
+        return judge_forecast(plan, goal, risk_before=_risk_before(self.this))
 
     @property
     def no_plan(self) -> tuple[str, str] | None:
@@ -282,23 +283,12 @@ def _has_goal(job: Job) -> bool:
     return any(x is not None for x in (goal.deadline, goal.deadline_after, goal.budget_usd))
 
 
-def _judge_forecast(plan: Plan, *, due: datetime | None, budget: Decimal | None) -> Claim:
-    said = plan.predicted
-    chance = said.deadline_probability
-    if due is not None and said.finish > due:
-        late = f"done at {said.finish:%H:%M:%S} where {due:%H:%M:%S} is the deadline"
-        text = f"{late}: allow more workers or faster pools, or a later deadline"
-        return yes(reasons.DEADLINE_AT_RISK, text)
-    if budget is not None and said.cost_usd > budget:
-        text = f"{said.cost_usd} USD are expected, the budget is {budget} USD: raise it, or let the"
-        return yes(reasons.BUDGET_AT_RISK, f"{text} job take longer or use cheaper pools")
-    parts = []
-    if due is not None:
-        odds = "" if chance is None else f", kept {chance:.0%} of the time"
-        parts.append(f"done at {said.finish:%H:%M:%S}, the deadline is {due:%H:%M:%S}{odds}")
-    if budget is not None:
-        parts.append(f"{said.cost_usd} of {budget} USD")
-    return no(reasons.GOAL_IN_REACH, "; ".join(parts))
+def _risk_before(this: Pass) -> str:
+    """Return why this goal was at risk; before a start, or of another spec, it says nothing."""
+    told = this.before.condition(reasons.GOAL_AT_RISK)
+    if told is None or told.status != "True" or this.before.first_start is None:
+        return ""
+    return told.reason if told.observed_generation == this.job.generation else ""
 
 
 def _describe(job: Job, placement: FixedSize) -> str:
