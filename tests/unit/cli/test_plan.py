@@ -97,6 +97,23 @@ def test_without_pools_a_region_of_the_price_list_is_taken(shell: Shell) -> None
     assert any("typical workload" in text for text in found["plan"]["assumptions"])
 
 
+@pytest.mark.parametrize(
+    ("spec", "who"),
+    [
+        pytest.param({}, "the coordinator asks for no GPU", id="all-reduce"),
+        pytest.param(
+            {"strategy": "ParameterServer"}, "coordinator and parameter servers ask", id="servers"
+        ),
+    ],
+)
+def test_what_is_in_no_price_is_said(shell: Shell, spec: dict[str, Any], who: str) -> None:
+    result = shell.run("-f", shell.write("all.yaml", make_job(**spec), *POOLS, PROFILE))
+
+    [said] = [line for line in result.stdout.splitlines() if "in none of these costs" in line]
+    assert said.startswith(f"- {who}")
+    assert "assumed:" in result.stdout[: result.stdout.index(said)]
+
+
 def test_the_front_is_shown_on_demand(shell: Shell) -> None:
     file = shell.write("all.yaml", make_job(), *POOLS, PROFILE)
 

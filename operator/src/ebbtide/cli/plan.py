@@ -146,10 +146,17 @@ def _ask(
     overheads = inputs.overheads
     notes = (
         f"a node takes {overheads.start_s:g} s to start, a checkpoint {overheads.save_s:.3g} s",
+        _describe_extras(job),
         *_describe_models(profile),
         *_describe_pasts(pools, pasts),
     )
     return inputs, notes
+
+
+def _describe_extras(job: "Job") -> str:
+    """Say what runs beside the workers and is in no price."""
+    who = "coordinator and parameter servers ask" if job.uses_servers else "the coordinator asks"
+    return f"{who} for no GPU: their nodes are in no pool, and in none of these costs"
 
 
 def _describe_pasts(pools: tuple["Pool", ...], pasts: Mapping[str, "Past"]) -> Iterator[str]:
