@@ -13,13 +13,14 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, SparseAdam
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.paramserver.optimizers import (
     Slot,
-    allow_for_delay,
+    allow_for_peers,
     initial_fill,
     kind_of,
     read_hyper,
     state_names,
     update,
     update_rows,
+    warm_up_steps,
 )
 from ebbtide.runtime.paramserver.spaces import bounds
 
@@ -128,15 +129,48 @@ def test_rows_are_updated_as_torch_updates_sparse_gradients(
     torch.testing.assert_close(flat.value, table.detach(), rtol=1e-4, atol=1e-4)
 
 
-@given(momentum=st.floats(0.01, 0.99), delay=st.integers(0, 30))
-def test_b076_delay_takes_the_place_of_momentum(momentum: float, delay: int) -> None:
-    hyper = {"momentum": momentum, "lr": 0.1}
+HEAVY = {"momentum": 0.9, "lr": 0.1, "nesterov": 0.0}
 
-    left = allow_for_delay("sgd", hyper, delay=delay)["momentum"]
 
-    assert 0 <= left <= momentum
-    assert left <= 1 - (1 - momentum) * (delay + 1) + 1e-12 or left == 0
-    assert (left == momentum) == (delay == 0)
+@given(num=st.integers(2, 64), warmth=st.floats(0, 1))
+def test_b076_workers_among_peers_warm_up_to_the_rate_of_the_script(
+    num: int, warmth: float
+) -> None:
+    found = allow_for_peers("sgd", HEAVY, num=num, warmth=warmth)
+
+    assert 0.1 / num <= found["lr"] * (1 + 1e-12)
+    assert found["lr"] <= 0.1 * (1 + 1e-12)
+    assert found["momentum"] == 0.9
+    assert found["nesterov"] == 1
+    assert allow_for_peers("sgd", HEAVY, num=num, warmth=0)["lr"] == pytest.approx(0.1 / num)
+    assert allow_for_peers("sgd", HEAVY, num=num, warmth=1)["lr"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("warmth", [0, 0.5, 1])
+def test_one_worker_trains_as_the_script_says(warmth: float) -> None:
+    assert allow_for_peers("sgd", HEAVY, num=1, warmth=warmth) == HEAVY
+
+
+def test_optimizers_that_scale_each_gradient_are_left_as_they_are() -> None:
+    assert allow_for_peers("adam", {"lr": 0.1}, num=4, warmth=0) == {"lr": 0.1}
+
+
+def test_plain_descent_warms_up_and_has_nothing_to_look_ahead_along() -> None:
+    plain = {"momentum": 0.0, "lr": 0.1, "nesterov": 0.0}
+
+    assert allow_for_peers("sgd", plain, num=4, warmth=1) == plain
+
+
+@pytest.mark.parametrize(
+    ("steps", "samples", "expected"),
+    [
+        pytest.param(64_000, 50_000, 5 * 50_000 / 100, id="five epochs"),
+        pytest.param(1_000, 50_000, 250, id="a quarter of a short job"),
+        pytest.param(0, 50_000, 0, id="none of no steps"),
+    ],
+)
+def test_the_warm_up_is_five_epochs_or_a_quarter(steps: int, samples: int, expected: float) -> None:
+    assert warm_up_steps(steps=steps, samples=samples, batch=100) == expected
 
 
 def test_only_plain_momentum_needs_no_state() -> None:

@@ -113,3 +113,11 @@ def test_a_restart_goes_on_where_the_state_stands() -> None:
     assert book.staleness("d") == 2
     book.keep_out("e", step=4, version=2)
     assert "e" not in book.out
+
+
+def test_at_work_are_those_with_a_step_and_who_asks() -> None:
+    book = Tickets(steps=10)
+    book.hand_out("a")
+
+    assert book.num_at_work("a") == 1
+    assert book.num_at_work("b") == 2

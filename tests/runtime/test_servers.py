@@ -1,6 +1,7 @@
 """Training with parameter servers: real processes, of which some are lost."""
 
 import json
+import statistics
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -336,14 +337,18 @@ def test_b076_with_a_bound_no_gradient_is_older(make: MakeJob) -> None:
     assert final_loss(job) < 0.2
 
 
-@pytest.mark.timeout(180)  # four hundred steps of a convolution, beside whatever else runs
-@pytest.mark.parametrize(("workers", "servers"), [(2, 1), (4, 2)])
-def test_digits_are_learned_within_a_point_per_worker(
-    make_job: MakeJob, workers: int, servers: int
+@pytest.mark.timeout(300)  # four hundred steps of a convolution, up to three times
+@pytest.mark.parametrize(
+    ("workers", "servers", "runs"),
+    [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 2), (4, 1, 3), (4, 2, 3)],
+)
+def test_digits_are_learned_within_a_point_of_one_process(
+    make_job: MakeJob, workers: int, servers: int, runs: int
 ) -> None:
-    accuracy = learn_digits(make_job, workers=workers, servers=servers)
+    # No two runs of several workers are alike, and a point is four of the pictures.
+    found = [learn_digits(make_job, workers=workers, servers=servers) for _ in range(runs)]
 
-    assert accuracy >= ALONE - 0.01 * workers
+    assert statistics.mean(found) >= ALONE - 0.01, found
 
 
 def learn_digits(make_job: MakeJob, *, workers: int, servers: int) -> float:

@@ -1,5 +1,6 @@
 """Servers and clients over real sockets, in one process: what each exchange brings about."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -25,10 +26,12 @@ from ebbtide.runtime.paramserver.messages import (
 )
 from ebbtide.wire.frames import FrameError
 from ebbtide.wire.messages import Refused
+from support.pacing import Link
 from support.served import TOKEN, Servers, Trainer, in_background
 from support.served_fuzzing import Fuzz, resident
 
 Start = Callable[..., Servers]
+BUFFERS = 400_008  # running statistics of the widest model here, on one of the servers
 FUZZED = 10_000  # a tenth of what the bench sends
 
 
@@ -397,3 +400,32 @@ def pair() -> tuple[Channel, Channel]:
     server, _ = listener.accept()
     listener.close()
     return Channel(client), Channel(server)
+
+
+@pytest.mark.parametrize("num", [1, 2])
+def test_servers_share_the_bytes_of_a_push(tmp_path: Path, num: int) -> None:
+    names = ("a", "b")[:num]
+    servers = Servers(folder=tmp_path, may_share=False)
+    servers.start(*names)
+    direct = servers.map
+    assert direct is not None
+    with contextlib.ExitStack() as stack:
+        links = [stack.enter_context(Link(seat.port)) for seat in direct.servers]
+        seats = zip(direct.servers, links, strict=True)
+        servers.map = msgspec.structs.replace(
+            direct,
+            servers=tuple(msgspec.structs.replace(seat, port=link.port) for seat, link in seats),
+        )
+        trainer = make(servers, width=50_000)
+        trainer.client.enter()
+        trainer.take()
+        before = [(link.forth.num_bytes, link.back.num_bytes) for link in links]
+        trainer.push(1.0)
+        after = [(link.forth.num_bytes, link.back.num_bytes) for link in links]
+
+        # Each server's link carries its share, and no more than some kilobytes besides.
+        share = 4 * trainer.values().numel() / num
+        for (forth, back), (forth_before, back_before) in zip(after, before, strict=True):
+            assert forth - forth_before == pytest.approx(share, abs=10_000 + BUFFERS)
+            assert back - back_before == pytest.approx(share, abs=10_000 + BUFFERS)
+    servers.close()

@@ -51,13 +51,17 @@ class Servers:
     def start(self, *names: str, port: int = 0) -> None:
         """Start servers and make them the map."""
         for name in names:
-            shelf = Shelf(str(self.folder), owner=name)
-            service = Service(name, token=TOKEN, shelf=shelf)
-            serving = Serving(service, host="127.0.0.1", port=port, may_share=self.may_share)
-            serving.configure(self.work)
-            serving.start()
-            self.running[name], self.services[name] = serving, service
+            self.begin(name, port=port)
         self.arrange(*names)
+
+    def begin(self, name: str, *, port: int = 0) -> None:
+        """Start a server that is in no map yet."""
+        shelf = Shelf(str(self.folder), owner=name)
+        service = Service(name, token=TOKEN, shelf=shelf)
+        serving = Serving(service, host="127.0.0.1", port=port, may_share=self.may_share)
+        serving.configure(self.work)
+        serving.start()
+        self.running[name], self.services[name] = serving, service
 
     @property
     def work(self) -> WorkSpec:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from runtime import fuzz, kept, kills, profiler, recovery, small, stall, transport, warm
+from runtime import (
+    fuzz,
+    kept,
+    kills,
+    profiler,
+    recovery,
+    servers,
+    small,
+    stall,
+    transport,
+    warm,
+)
 from runtime.recovery import Kill
 from support.fuzzing import Outcome
 
@@ -208,3 +219,21 @@ def test_a_push_is_judged_by_medians_against_both_peers() -> None:
     assert [row.value for row in rows] == pytest.approx([2.0, 5.0, 9.0])
     assert [row.holds for row in rows] == [None, True, False]
     assert rows[0].peers == pytest.approx({"torch RPC": 10.0, "gRPC": 18.0})
+
+
+@pytest.mark.parametrize(
+    ("two", "holds"),
+    [pytest.param(15.0, True, id="half as much again"), pytest.param(14.9, False, id="less")],
+)
+def test_a_second_server_is_judged_against_one(two: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    lift, single, double = servers.rows_of([9.0, 10.0, 30.0], [two, 1.0, 90.0])
+
+    assert lift.holds is holds
+    assert [single.value, double.value] == [10.0, two]
+
+
+def test_pushes_are_counted_once_all_workers_are_at_work() -> None:
+    slow = [float(number) for number in range(servers.WARM_UP_STEPS)]
+    quick = [20 + number / 4 for number in range(9)]
+
+    assert servers.rate_of([*quick, *slow]) == pytest.approx(4.0)

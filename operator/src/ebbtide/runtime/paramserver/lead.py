@@ -36,7 +36,7 @@ from ebbtide.runtime.paramserver.messages import (
     Taken,
     ToPeer,
 )
-from ebbtide.runtime.paramserver.optimizers import allow_for_delay
+from ebbtide.runtime.paramserver.optimizers import allow_for_peers, warm_up_steps
 from ebbtide.runtime.paramserver.restoring import Claim, Restore
 from ebbtide.runtime.paramserver.service import Service
 from ebbtide.runtime.paramserver.tickets import Tickets
@@ -315,7 +315,7 @@ class Lead:
                 self._waiting[client] = None
             return
         staleness, weight = self._book.staleness(client), self._book.weight(client)
-        delay, kind = self._book.delay(client), self._kind
+        num, warmth, kind = self._book.num_at_work(client), self._warmth(), self._kind
         self.max_staleness = max(self.max_staleness, staleness)
         self._book.apply(client)
         step = self._book.hand_out(client) if commit.wants_more else None
@@ -326,7 +326,8 @@ class Lead:
             has_gradient=True,
             entry=self._entry(step=step, applied=True, staleness=staleness),
             weight=weight,
-            groups=tuple(allow_for_delay(kind, g, delay=delay) for g in commit.groups),
+            is_alone=num == 1,
+            groups=tuple(allow_for_peers(kind, g, num=num, warmth=warmth) for g in commit.groups),
             skipped=commit.skipped,
             rows=commit.rows,
         )
@@ -346,6 +347,12 @@ class Lead:
             applied=applied,
             staleness=staleness,
         )
+
+    def _warmth(self) -> float:
+        data = {} if self._service.layout is None else self._service.layout.data
+        samples, batch = data.get("samples", 0), data.get("global_batch_size", 1)
+        lasts = warm_up_steps(steps=self._book.steps, samples=samples, batch=batch)
+        return min(1.0, self._book.version / lasts) if lasts else 1.0
 
     @property
     def _kind(self) -> str:

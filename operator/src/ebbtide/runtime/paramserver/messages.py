@@ -206,6 +206,7 @@ class Apply(Message, tag="apply", frozen=True):
     has_gradient: bool
     entry: Fresh
     weight: float = 1.0
+    is_alone: bool = True  # nobody else is at work: no momentum but the common one
     groups: tuple[dict[str, float], ...] = ()
     skipped: tuple[Number, ...] = ()
     rows: Counts = msgspec.field(default_factory=dict)

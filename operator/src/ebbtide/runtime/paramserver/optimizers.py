@@ -16,6 +16,9 @@ from torch import Tensor
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.paramserver.momenta import MOMENTUM
+
+WARM_UP_EPOCHS: Final = 5  # as Goyal et al. and Hakimi et al. have it
 
 Hyper = dict[str, float]  # what one group of parameters is trained with now
 States = dict[str, Tensor]
@@ -33,7 +36,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "adamw": ("lr", "weight_decay", "eps", "maximize"),
 }
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "sgd": ("momentum_buffer",),
+    "sgd": (MOMENTUM,),
     "adagrad": ("sum",),
     "adam": ("exp_avg", "exp_avg_sq"),
     "adamw": ("exp_avg", "exp_avg_sq"),
@@ -90,18 +93,29 @@ def initial_fill(kind: str, hyper: Hyper) -> float:
     return hyper.get("initial_accumulator_value", 0.0) if kind == "adagrad" else 0.0
 
 
-def allow_for_delay(kind: str, hyper: Hyper, *, delay: int) -> Hyper:
+def allow_for_peers(kind: str, hyper: Hyper, *, num: int, warmth: float) -> Hyper:
     """
-    Return what to train with when each gradient is `delay` pushes old because peers push too.
+    Return what to train a push with while `num` workers push: SGD warms up, and looks ahead.
 
-    Asynchrony acts like momentum of its own: with n workers in turn a step's effect is spread over
-    the next n, as momentum 1 - 1/n would (Mitliagkas et al., "Asynchrony begets momentum", 2016).
-    With the script's momentum on top of it the same rate stops learning at 4 workers. So what is
-    left of momentum is 1 - (1 - momentum) x n, at least 0.
+    `warmth` is how much of the warm-up is behind, 0 to 1: the rate grows with it from 1 / `num` of
+    the script's to all of it, as at the start curvature is high and old gradients overshoot (Goyal
+    et al., "Accurate, Large Minibatch SGD", 2017, for as many workers). In Nesterov's form the
+    parameters are where the momentum so far will have led, so a worker that takes them computes its
+    gradient nearer to what it meets (`momenta`).
     """
-    if kind != "sgd" or not delay or not hyper["momentum"]:
+    if kind != "sgd" or num <= 1:
         return hyper
-    return {**hyper, "momentum": max(0.0, 1 - (1 - hyper["momentum"]) * (delay + 1))}
+    share = 1 / num + (1 - 1 / num) * warmth
+    return {
+        **hyper,
+        "lr": hyper["lr"] * share,
+        "nesterov": float(hyper["nesterov"] or hyper["momentum"] > 0),
+    }
+
+
+def warm_up_steps(*, steps: int, samples: int, batch: int) -> float:
+    """Return how many pushes the warm-up lasts: five epochs, but no more than a quarter of all."""
+    return min(WARM_UP_EPOCHS * samples / max(1, batch), steps / 4)
 
 
 @torch.no_grad()
@@ -135,7 +149,7 @@ def update_rows(kind: str, slot: Slot, *, rows: Tensor, gradient: Tensor, hyper:
 
 
 def _sgd(slot: Slot, gradient: Tensor, hyper: Hyper) -> None:
-    buffer = slot.states.get("momentum_buffer")
+    buffer = slot.states.get(MOMENTUM)
     if buffer is not None:
         if slot.times == 0 or not hyper["momentum"]:
             buffer.copy_(gradient)

@@ -169,6 +169,7 @@ class Service:
                         skipped=order.skipped,
                         weight=order.weight,
                         version=version,
+                        momenta=held.shard.momenta.choose(order.client, is_alone=order.is_alone),
                         out=out,
                     )
                 else:
@@ -186,6 +187,8 @@ class Service:
             trainer = self.trainers.pop(client, None)
             if trainer is not None:
                 trainer.close()
+            if self.open is not None:
+                self.open.shard.momenta.drop(client)
             self.changed.notify_all()
 
     def cut(self, order: Cut) -> None:
@@ -224,6 +227,7 @@ class Service:
             if found is None or found.map != asked.map:
                 return Bytes(error=f"{self.name} has no such state"), []
             part = Part(space=asked.space, start=asked.start, stop=asked.stop)
+            found.shard.momenta.gather()
             try:
                 tensor = found.shard.read(part, asked.key).contiguous()
             except KeyError:
@@ -258,6 +262,7 @@ class Service:
     def _keep(self, shard: Shard, pieces: Sequence[Piece], *, base: int) -> None:
         with self.lock:
             held = next(each for each in self._states if each.map == base)
+            held.shard.momenta.gather()
             for piece in pieces:
                 for key in keys_of(shard.layout, piece.space):
                     source = held.shard.read(_part(piece), key)

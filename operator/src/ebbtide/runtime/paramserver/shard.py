@@ -1,7 +1,7 @@
 """What one server holds: its parts of all spaces, with the optimizer's states, and what it does."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebbtide.runtime.paramserver.layout import BLOCK, CARRIED, DENSE, FROZEN, Layout
+from ebbtide.runtime.paramserver.momenta import MOMENTUM, Momenta
 from ebbtide.runtime.paramserver.optimizers import Hyper, Slot, initial_fill, update, update_rows
 from ebbtide.runtime.paramserver.spaces import Part
 
@@ -24,10 +25,10 @@ class Block:
     part: Part
     tensors: dict[str, Tensor]
 
-    def slot(self, start: int, stop: int, *, times: int) -> Slot:
-        """Return elements of the dense part, counted from the part's own beginning."""
-        states = {k: t.view(-1)[start:stop] for k, t in self.tensors.items() if k != VALUE}
-        return Slot(value=self.tensors[VALUE].view(-1)[start:stop], states=states, times=times)
+    def states(self, momentum: Tensor | None) -> dict[str, Tensor]:
+        """Return the states, with a worker's own momentum where it has one."""
+        found = {key: tensor for key, tensor in self.tensors.items() if key != VALUE}
+        return found if momentum is None else {**found, MOMENTUM: momentum}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Shard:
     layout: Layout
     blocks: dict[str, Block]
     times: list[int]  # updates of each parameter
+    momenta: Momenta
     _touched: deque[Touched] = field(default_factory=lambda: deque(maxlen=MAX_TOUCHED))
     _since: int = 0  # the version from which on all touched rows are known
 
@@ -70,18 +72,26 @@ class Shard:
         skipped: Sequence[int],
         weight: float,
         version: int,
+        momenta: Mapping[str, Tensor],
         out: Tensor | None = None,
     ) -> None:
         """
         Apply one gradient to everything here; the state is of `version` then.
 
-        `out` gets the new dense values, each stretch while it is still in the cache.
+        `momenta` are those to train with, by space. `out` gets the new dense values, each stretch
+        while it is still in the cache.
         """
         left_out = set(skipped)
         if gradient.dense is not None:
             if weight != 1:
                 gradient.dense.mul_(weight)
-            self._apply_dense(gradient.dense, groups=groups, left_out=left_out, out=out)
+            self._apply_dense(
+                gradient.dense,
+                groups=groups,
+                left_out=left_out,
+                momentum=momenta.get(DENSE),
+                out=out,
+            )
         if len(self._touched) == MAX_TOUCHED:
             self._since = self._touched[0].version
         touched: dict[str, Tensor] = {}
@@ -93,6 +103,7 @@ class Shard:
                     hyper=groups[entry.group],
                     times=self.times[number],
                     weight=weight,
+                    momentum=momenta.get(entry.space),
                 )
         self._touched.append(Touched(version=version, rows=touched))
         if gradient.carried is not None and CARRIED in self.blocks:
@@ -102,16 +113,24 @@ class Shard:
                 self.times[number] += 1
 
     def _apply_dense(
-        self, dense: Tensor, *, groups: Sequence[Hyper], left_out: set[int], out: Tensor | None
+        self,
+        dense: Tensor,
+        *,
+        groups: Sequence[Hyper],
+        left_out: set[int],
+        momentum: Tensor | None,
+        out: Tensor | None,
     ) -> None:
         block = self.blocks.get(DENSE)
         if block is None:
             return
         value = block.tensors[VALUE].view(-1)
+        states = {key: state.view(-1) for key, state in block.states(momentum).items()}
         for start, stop, group, times in self._runs(block.part, left_out):
             for at in range(start, stop, CHUNK):
                 end = min(at + CHUNK, stop)
-                slot = block.slot(at, end, times=times)
+                piece = {key: state[at:end] for key, state in states.items()}
+                slot = Slot(value=value[at:end], states=piece, times=times)
                 update(self.layout.kind, slot, dense[at:end], groups[group])
                 if out is not None:
                     out[at:end].copy_(value[at:end])
@@ -137,7 +156,14 @@ class Shard:
         return runs
 
     def _apply_rows(
-        self, space: str, rows: tuple[Tensor, Tensor], *, hyper: Hyper, times: int, weight: float
+        self,
+        space: str,
+        rows: tuple[Tensor, Tensor],
+        *,
+        hyper: Hyper,
+        times: int,
+        weight: float,
+        momentum: Tensor | None,
     ) -> Tensor:
         block = self.blocks.get(space)
         if block is None:
@@ -145,8 +171,7 @@ class Shard:
         numbers, values = rows
         here = (numbers >= block.part.start) & (numbers < block.part.stop)
         numbers, gradient = numbers[here], values[here] * weight
-        states = {name: tensor for name, tensor in block.tensors.items() if name != VALUE}
-        slot = Slot(value=block.tensors[VALUE], states=states, times=times)
+        slot = Slot(value=block.tensors[VALUE], states=block.states(momentum), times=times)
         local = numbers - block.part.start
         update_rows(self.layout.kind, slot, rows=local, gradient=gradient, hyper=hyper)
         return numbers
@@ -177,17 +202,27 @@ class Shard:
 
     def copy(self) -> "Shard":
         """Return a copy that does not change."""
+        self.momenta.gather()
         blocks = {
             space: Block(part=block.part, tensors={k: t.clone() for k, t in block.tensors.items()})
             for space, block in self.blocks.items()
         }
-        return Shard(layout=self.layout, blocks=blocks, times=list(self.times))
+        return _shard(self.layout, blocks, times=self.times)
 
 
 def build(layout: Layout, parts: Sequence[Part], *, times: Sequence[int]) -> Shard:
     """Return a shard of these parts in which nothing has happened yet; values are not set."""
     blocks = {part.space: Block(part=part, tensors=_tensors(layout, part)) for part in parts}
-    return Shard(layout=layout, blocks=blocks, times=list(times))
+    return _shard(layout, blocks, times=times)
+
+
+def _shard(layout: Layout, blocks: dict[str, Block], *, times: Sequence[int]) -> Shard:
+    common = {
+        space: block.tensors[MOMENTUM]
+        for space, block in blocks.items()
+        if MOMENTUM in block.tensors
+    }
+    return Shard(layout=layout, blocks=blocks, times=list(times), momenta=Momenta(common=common))
 
 
 def keys_of(layout: Layout, space: str) -> tuple[str, ...]:

@@ -93,6 +93,10 @@ class Tickets:
         ages = sorted(others, reverse=True)
         return any(age + place > self.max_staleness for place, age in enumerate(ages))
 
+    def num_at_work(self, client: str) -> int:
+        """Return how many are at work now, this client among them."""
+        return len(self.out.keys() | {client})
+
     def delay(self, client: str) -> int:
         """Return how much of a push's staleness is no more than its peers make it."""
         return min(self.staleness(client), max(0, len(self.out) - 1))
