@@ -144,7 +144,20 @@ def test_what_only_computes_gives_way() -> None:
         if run_tests.command_for(part, coverage=False, extra=[])[0] == "nice"
     ]
 
-    assert giving_way == ["architecture", "unit", "laws", "handlers"]
+    assert giving_way == ["checks", "architecture", "unit", "laws", "handlers"]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        pytest.param("true", "1 passed, 0 failed, 0 skipped"),
+        pytest.param("false", "0 passed, 1 failed, 0 skipped"),
+    ],
+)
+def test_a_part_without_tests_of_its_own_counts_as_one(program: str, expected: str) -> None:
+    part = run_tests.Part(name="checks", command=(program,), yields=True)
+
+    assert str(run_tests.run_part(part, coverage=False, extra=[])) == expected
 
 
 def test_the_slowest_tests_are_named_those_of_a_first_try_too(
