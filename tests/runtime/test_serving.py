@@ -14,13 +14,14 @@ from torch import nn
 
 from ebbtide.runtime.errors import CheckpointError, UsageError
 from ebbtide.runtime.paramserver import snapshots
-from ebbtide.runtime.paramserver.channel import Channel, ChannelClosed
+from ebbtide.runtime.paramserver.channel import Channel, ChannelClosed, connect
 from ebbtide.runtime.paramserver.memory import MemoryRefused, attach
 from ebbtide.runtime.paramserver.messages import (
     PEER,
     READER,
     Adopt,
     Bytes,
+    Cut,
     Read,
     ToReader,
 )
@@ -323,6 +324,25 @@ def test_reading_what_is_not_there_is_answered(start: Start) -> None:
         answer = channel.read(ToReader, seconds=5)
         assert isinstance(answer, Bytes)
         assert answer.error
+
+
+def test_who_asks_for_a_copy_before_it_is_ordered_here_waits_for_the_order(start: Start) -> None:
+    servers = start("a", "b")
+    make(servers).client.enter()
+    part = next(each for each in servers.services["b"].parts() if each.space == "dense")
+    asked = Read(map=1, number=1, space="dense", key="value", start=part.start, stop=part.stop)
+    channel = connect(servers.running["b"].address, token=TOKEN, role=READER, seconds=5)
+    servers.to_close.append(channel)
+
+    channel.send(asked)
+    with pytest.raises(ChannelClosed, match="nothing"):
+        channel.read(ToReader, seconds=0.3)
+    servers.services["b"].cut(Cut(number=1))
+
+    answer = channel.read(ToReader, seconds=5)
+    assert isinstance(answer, Bytes)
+    assert answer.error == ""
+    assert answer.size > 0
 
 
 def test_an_older_lead_is_not_followed(start: Start) -> None:

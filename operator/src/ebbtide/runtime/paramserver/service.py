@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ebbtide.runtime.paramserver.layout import Layout
 
 READ_SECONDS: Final = 30.0
+CUT_SECONDS: Final = 3.0  # how far the lead's order for a copy may be behind its reader
 
 log = logging.getLogger("ebbtide.server")
 
@@ -193,9 +194,10 @@ class Service:
 
     def cut(self, order: Cut) -> None:
         """Keep a copy of the state as it is; the one before is dropped."""
-        with self.lock:
+        with self.changed:
             if (held := self.open) is not None:
                 self._cut = (order.number, replace(held, shard=held.shard.copy()))
+                self.changed.notify_all()
 
     # ------------------------------------------------------------ workers
 
@@ -217,14 +219,16 @@ class Service:
     # ------------------------------------------------------------ readers
 
     def read(self, asked: Read) -> tuple[Bytes, list[torch.Tensor]]:
-        """Return blocks of a state; of a kept copy, or of the one held for a map."""
-        with self.lock:
-            found = None
-            if asked.number and self._cut is not None and self._cut[0] == asked.number:
-                found = self._cut[1]
-            elif not asked.number:
-                found = next((held for held in self._states if held.map == asked.map), None)
-            if found is None or found.map != asked.map:
+        """
+        Return blocks of a state; of a kept copy, or of the one held for a map.
+
+        The lead tells the reader of a copy when it has ordered it: here the order may come later.
+        """
+        with self.changed:
+            if asked.number:
+                self.changed.wait_for(lambda: self._find(asked) is not None, CUT_SECONDS)
+            found = self._find(asked)
+            if found is None:
                 return Bytes(error=f"{self.name} has no such state"), []
             part = Part(space=asked.space, start=asked.start, stop=asked.stop)
             found.shard.momenta.gather()
@@ -233,6 +237,13 @@ class Service:
             except KeyError:
                 return Bytes(error=f"{self.name} does not have {part} {asked.key}"), []
         return Bytes(size=tensor.numel() * tensor.element_size()), [tensor]
+
+    def _find(self, asked: Read) -> Held | None:
+        if not asked.number:
+            return next((held for held in self._states if held.map == asked.map), None)
+        if self._cut is None or self._cut[0] != asked.number or self._cut[1].map != asked.map:
+            return None
+        return self._cut[1]
 
     # ------------------------------------------------------------ gathering a part
 
