@@ -259,7 +259,9 @@ def test_b078_after_a_total_loss_all_parts_are_of_the_checkpoint(make: MakeJob) 
     assert final_loss(job) < 0.2
 
 
-def test_duty_goes_to_a_living_worker_and_nothing_is_rolled_back(make: MakeJob) -> None:
+def test_cm_dare_check_21_duty_goes_to_a_living_worker_and_nothing_is_rolled_back(
+    make: MakeJob,
+) -> None:
     job = make("--pause", "0.03", steps=600, checkpoint_interval=0.5, desired=3)
 
     job.start(workers=3)

@@ -20,7 +20,7 @@ class Memory:
         return batch <= self.largest
 
 
-def test_the_published_example_takes_nine_doublings_and_seven_halvings() -> None:
+def test_srifty_check_10_the_published_example_takes_nine_doublings_and_seven_halvings() -> None:
     # 1.2 GB, and 0.11 GB for each sample, of 16 GB.
     asked: list[int] = []
 
