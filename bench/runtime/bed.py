@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,13 @@ def await_states(job: Job, *, members: int, spares: int) -> None:
         return None
 
     await_some(look, f"{members} members and {spares} spares")
+
+
+def free_ports(num: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(num)]
+        return [int(each.getsockname()[1]) for each in free]
 
 
 @contextlib.contextmanager

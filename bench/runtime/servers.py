@@ -11,7 +11,6 @@ and each carries half of a push.
 import contextlib
 import multiprocessing
 import signal
-import socket
 import statistics
 import sys
 import time
@@ -76,7 +75,7 @@ def measure(num: int) -> float:
     """Return the pushes a second of all workers with so many servers."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(bed.open_folder())
-        behind = free_ports(num)
+        behind = bed.free_ports(num)
         links = [Link(port, bytes_per_second=LINK_BYTES_PER_S) for port in behind]
         before = [link.port for link in links]
         for place in range(num):
@@ -101,13 +100,6 @@ def rate_of(moments: Sequence[float]) -> float:
     """Return the pushes a second once all workers are at work, from when each was applied."""
     counted = sorted(moments)[WARM_UP_STEPS:]
     return (len(counted) - 1) / (counted[-1] - counted[0])
-
-
-def free_ports(num: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(num)]
-        return [int(each.getsockname()[1]) for each in free]
 
 
 def map_of(ports: Sequence[int]) -> ServerMap:
