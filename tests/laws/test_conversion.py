@@ -25,6 +25,7 @@ from ebbtide.core.values.status import (
     LastFailure,
     NodeCharge,
     Progress,
+    RefusedImage,
     Replicas,
     RoleStatus,
 )
@@ -134,6 +135,7 @@ statuses = st.builds(
     ),
     counters=st.builds(Counters, revocations=counts, failures=counts, steps_lost=counts),
     last_failure=st.none() | st.builds(LastFailure, generation=counts, time=moments, message=texts),
+    refused_image=st.none() | st.builds(RefusedImage, image=texts, since=moments, message=texts),
     display=st.builds(Display, ready=texts, gpu=texts, spot=texts, progress=texts),
     plan=st.none() | plans,
     plan_changes=st.lists(moments, max_size=4).map(sorted).map(tuple),

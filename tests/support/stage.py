@@ -57,7 +57,9 @@ class Stage:
         self.pasts: dict[str, Past] = {}
         self.nodes: dict[str, Node] = {}
         self.full: set[str] = set()  # pools that give no node now
-        self.broken_image = False
+        self.broken_image = False  # no image of a worker can be pulled
+        self.unpullable: set[str] = set()
+        self.images: dict[str, str] = {}  # of workers, by pod; "" = the template's
         self.service: int | None = None
         self.secret = False
         self.work: WorkSpec | None = None
@@ -227,6 +229,7 @@ class Stage:
         worker = action.role is Role.WORKER
         if action.role is Role.COORDINATOR:
             self.work = action.work
+        self.images[name] = action.image
         self.pods[name] = Pod(
             name=name,
             uid=f"uid-{name}-{self.num_passes}",
@@ -255,10 +258,14 @@ class Stage:
                 )
             bound = replace(pod, node=node, unschedulable_since=None)
             bound = replace(bound, bound_since=pod.bound_since or self.now)
-            if self.broken_image and pod.role is Role.WORKER:
-                message = "manifest unknown"
+            image = self.images[name] or (self.job.template_image if self.job.template else "")
+            is_refused = self.broken_image or image in self.unpullable
+            if is_refused and pod.role is Role.WORKER:
                 self.pods[name] = replace(
-                    bound, waiting_reason="ImagePullBackOff", waiting_message=message
+                    bound,
+                    waiting_reason="ImagePullBackOff",
+                    waiting_message="manifest unknown",
+                    waiting_image=image,
                 )
                 continue
             self.pods[name] = replace(bound, phase=PodPhase.RUNNING, ready=True, started=True)

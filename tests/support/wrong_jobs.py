@@ -172,6 +172,13 @@ WRONG_JOBS: Final = (
         says="spares need launcher Library",
     ),
     Wrong(
+        id="a warm image with a blank in it",
+        changes={"spec.warmStart": {"image": "registry.example/warm: 2"}},
+        path="spec.warmStart.image",
+        says="should match pattern",
+        server_says="should match",
+    ),
+    Wrong(
         id="another launcher",
         changes={"spec.launcher": "Slurm"},
         path="spec.launcher",

@@ -17,6 +17,7 @@ from ebbtide.core.values.status import (
     LastFailure,
     NodeCharge,
     Progress,
+    RefusedImage,
     Replicas,
     RoleStatus,
 )
@@ -60,6 +61,7 @@ FULL = JobStatus(
     cost=Cost(spent_usd=Decimal("1.005"), settled_usd=Decimal("0.1234567"), nodes=(NODE,)),
     counters=Counters(revocations=1, failures=2, restarts=3, steps_lost=4),
     last_failure=LastFailure(generation=1_000_001, time=NOON, message="exit 1"),
+    refused_image=RefusedImage(image="registry.example/warm:2", since=NOON, message="not found"),
     display=Display(ready="4/4", gpu="4x V100", spot="3/4", progress="1%"),
 )
 
@@ -98,6 +100,7 @@ def test_every_field_survives_being_stored() -> None:
 
     assert render_status(again) == render_status(FULL)
     assert again.last_failure == FULL.last_failure
+    assert again.refused_image == FULL.refused_image
     assert again.attempts == FULL.attempts
     assert again.progress.updated == NOON
     assert again.counters == FULL.counters

@@ -163,6 +163,25 @@ def test_an_image_that_cannot_be_pulled_is_told_before_one_that_is_only_waited_f
     pod = read_known(pod_object(status=status)).pod
 
     assert (pod.waiting_reason, pod.waiting_message) == ("ErrImagePull", "no")
+    assert pod.waiting_image == ""  # the template names no such container
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")],
+)
+def test_the_image_that_is_waited_for_is_the_one_that_the_template_names(
+    kind: str, asked: str
+) -> None:
+    found = pod_object(
+        status={
+            "phase": "Pending",
+            kind: [{"name": "it", "state": {"waiting": {"reason": "ErrImagePull"}}}],
+        }
+    )
+    found["spec"][asked] = [{"name": "it", "image": "registry.example/it:2"}]
+
+    assert read_known(found).pod.waiting_image == "registry.example/it:2"
 
 
 def test_a_phase_of_a_future_release_is_unknown() -> None:
@@ -205,7 +224,10 @@ def test_no_fact_of_a_pod_is_left_out() -> None:
             "deletionTimestamp": time,
             "annotations": {"ebbtide.dev/boot-id": "boot-1", "ebbtide.dev/template-hash": "t1"},
         },
-        "spec": {"activeDeadlineSeconds": 1},
+        "spec": {
+            "activeDeadlineSeconds": 1,
+            "initContainers": [{"name": "setup", "image": "registry.example/setup:1"}],
+        },
         "status": {
             "phase": "Failed",
             "reason": "Terminated",

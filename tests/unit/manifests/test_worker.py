@@ -32,8 +32,12 @@ def job_with(**spec: Any) -> Job:
     return job
 
 
-def build(job: Job, *, pool: Pool | None = SPOT, index: int = 2, attempt: int = 3) -> Any:
-    action = CreatePod(role=Role.WORKER, index=index, attempt=attempt, work=WORK, pool=pool)
+def build(
+    job: Job, *, pool: Pool | None = SPOT, index: int = 2, attempt: int = 3, image: str = ""
+) -> Any:
+    action = CreatePod(
+        role=Role.WORKER, index=index, attempt=attempt, work=WORK, image=image, pool=pool
+    )
     return build_worker(job, action, options=OPTIONS)
 
 
@@ -194,6 +198,16 @@ def test_variables_of_the_template_stay_but_cannot_replace_ours() -> None:
 
     assert variables["LR"] == "0.1"
     assert variables["EBBTIDE_INDEX"] == "2"
+
+
+def test_a_worker_gets_the_image_that_was_chosen_for_it_and_the_rest_of_its_template() -> None:
+    job = job_with(template=template(containers=[container(), {"name": "other", "image": "o"}]))
+    plain, warm = build(job), build(job, image="registry.example/warm:2")
+
+    assert plain["spec"]["containers"][0]["image"] == job.template_image
+    assert warm["spec"]["containers"][0]["image"] == "registry.example/warm:2"
+    warm["spec"]["containers"][0]["image"] = job.template_image
+    assert warm == plain
 
 
 def test_how_memory_is_taken_is_the_templates_to_say() -> None:

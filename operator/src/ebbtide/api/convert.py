@@ -179,6 +179,7 @@ def _job(manifest: Manifest, spec: Spec) -> Job:
         gpus_per_worker=gpu_count(spec.template),
         processes_per_worker=_processes(spec),
         checkpoint_path=_checkpoint_path(spec.checkpoint.path),
+        warm_image=spec.warm_start.image or "",
         spares=_spares(spec),
         **_servers(spec),
         checkpoint_interval=_interval(spec.checkpoint.interval),

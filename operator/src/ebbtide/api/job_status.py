@@ -150,6 +150,14 @@ class LastFailureStatus(Schema):
     message: Text = Field(default="", description="What was seen.")
 
 
+class RefusedImageStatus(Schema):
+    """An image of warmStart that is used no more."""
+
+    image: Text = Field(description="The image.")
+    since: Moment = Field(description="When a worker first waited for it in vain.")
+    message: Text = Field(default="", description="What the kubelet said.")
+
+
 class DisplayStatus(Schema):
     """Texts of printer columns."""
 
@@ -215,6 +223,10 @@ class Status(Schema):
     )
     last_failure: LastFailureStatus | None = Field(
         default=None, description="The failure that was counted last."
+    )
+    refused_image: RefusedImageStatus | None = Field(
+        default=None,
+        description="The image of warmStart that cannot be pulled: workers use the template's.",
     )
     plan: PlanStatus | None = Field(
         default=None,

@@ -24,6 +24,7 @@ from ebbtide.core.values.status import (
     LastFailure,
     NodeCharge,
     Progress,
+    RefusedImage,
     Replicas,
     RoleStatus,
 )
@@ -67,6 +68,9 @@ def parse_status(status: Mapping[str, Any] | None) -> JobStatus:
         counters=Counters(**_fields(stored.counters)),
         last_failure=(
             None if stored.last_failure is None else LastFailure(**_fields(stored.last_failure))
+        ),
+        refused_image=(
+            None if stored.refused_image is None else RefusedImage(**_fields(stored.refused_image))
         ),
         display=Display(**_fields(stored.display)),
         plan=record.plan,
@@ -124,6 +128,7 @@ def render_status(status: JobStatus) -> Json:
             "stepsLost": status.counters.steps_lost,
         },
         "lastFailure": _render_last_failure(status.last_failure),
+        "refusedImage": _render_refused_image(status.refused_image),
         "plan": render_record(status.record),
     })  # fmt: skip
 
@@ -242,6 +247,16 @@ def _render_last_failure(failure: LastFailure | None) -> Json | None:
         "generation": failure.generation,
         "time": render_time(failure.time),
         "message": failure.message[:LONGEST_MESSAGE],
+    })  # fmt: skip
+
+
+def _render_refused_image(refused: RefusedImage | None) -> Json | None:
+    if refused is None:
+        return None
+    return slim({
+        "image": refused.image,
+        "since": render_time(refused.since),
+        "message": refused.message[:LONGEST_MESSAGE],
     })  # fmt: skip
 
 

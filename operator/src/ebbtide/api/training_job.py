@@ -34,6 +34,7 @@ MAX_PROCESSES: Final = 64
 MAX_SPARES: Final = 64
 LONGEST_INTERVAL: Final = 7 * 86400
 """Seconds between two checkpoints."""
+Image = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^\S+$")]
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PATH: Final = re.compile(r"((s3|gs)://[a-z0-9][a-z0-9._-]+)?(/[^/]+)+/?")
 _DOTS: Final = re.compile(r"(^|/)\.\.?(/|$)")
@@ -141,6 +142,12 @@ class WarmStart(Schema):
         json_schema_extra={"x-kubernetes-int-or-string": True},
         description="Workers beyond those that train: started, connected, and ready to take over"
         " from a lost one within a second. Auto: one node's worth where it pays, in planMode Auto.",
+    )
+    image: Image | None = Field(
+        default=None,
+        description="Image for the first container of workers and spares, say one that holds what"
+        " training imports. Where it cannot be pulled the template's is used, until another one is"
+        " named here; status.refusedImage and an event say so.",
     )
 
 

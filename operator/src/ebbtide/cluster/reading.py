@@ -71,6 +71,7 @@ def _read_pod(shape: PodShape, role: Role, index: int, attempt: int) -> Pod:
     inits, mains = status.init_container_statuses or [], status.container_statuses or []
     trainer = shape.spec.containers[0].name if shape.spec.containers else ""
     waiting = _waiting([*inits, *mains])
+    containers = [*(shape.spec.init_containers or ()), *shape.spec.containers]
     ended = _ended([*inits, *mains], trainer)
     container, end = ended or ("", None)
     return Pod(
@@ -93,6 +94,7 @@ def _read_pod(shape: PodShape, role: Role, index: int, attempt: int) -> Pod:
         started=any(_has_run(one) for one in mains if one.name == trainer),
         waiting_reason=waiting[0],
         waiting_message=waiting[1],
+        waiting_image=next((one.image for one in containers if one.name == waiting[2]), ""),
         exit_container=container if end is not None and end.exit_code else "",
         exit_code=None if end is None else end.exit_code,
         exit_reason=(end and end.reason) or "",
@@ -129,15 +131,15 @@ def _deletion(meta: Meta) -> datetime | None:
         return meta.creation_timestamp or _EPOCH
 
 
-def _waiting(statuses: Iterable[ContainerStatus]) -> tuple[str, str]:
-    """Return why the first container waits: one that is in trouble before one that only starts."""
+def _waiting(statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:
+    """Return why which container waits: one that is in trouble before one that only starts."""
     reasons = [
-        (one.state.waiting.reason or "", one.state.waiting.message or "")
+        (one.state.waiting.reason or "", one.state.waiting.message or "", one.name)
         for one in statuses
         if one.state.waiting is not None
     ]
     troubled = (found for found in reasons if found[0] not in _STILL_STARTING)
-    return next(troubled, reasons[0] if reasons else ("", ""))
+    return next(troubled, reasons[0] if reasons else ("", "", ""))
 
 
 def _ended(statuses: Iterable[ContainerStatus], trainer: str) -> tuple[str, Terminated] | None:

@@ -115,6 +115,7 @@ class ContainerSpec(Shape, frozen=True):
     """A container as asked for."""
 
     name: str = ""
+    image: str = ""
     resources: Resources = Resources()
 
 
@@ -123,6 +124,7 @@ class PodSpec(Shape, frozen=True):
 
     node_name: str = ""
     active_deadline_seconds: int | None = None
+    init_containers: list[ContainerSpec] | None = None
     containers: list[ContainerSpec] = []
 
 

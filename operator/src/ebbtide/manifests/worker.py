@@ -37,6 +37,8 @@ def build_worker(job: Job, action: CreatePod, *, options: Options) -> Json:
     containers: list[Json] = spec["containers"]
     ours = [*identity(job, action), *_training(job, action.pool)]
     containers[0] = _trainer(job, containers[0], ours, options)
+    if action.image:
+        containers[0]["image"] = action.image
     for container in (*containers, *(spec.get("initContainers") or ())):
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if job.has_coordinator:

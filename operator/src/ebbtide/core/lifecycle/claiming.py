@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ebbtide.core.lifecycle.conditions import Claim, no, yes
+from ebbtide.core.lifecycle.images import ADVICE
 from ebbtide.core.lifecycle.workers import Crew
 from ebbtide.core.values import reasons
 from ebbtide.core.values.job import Job
@@ -91,7 +92,7 @@ def find_stall(  # noqa: PLR0911 -- one return for each rule, the first that mat
     if no_plan is not None:
         return no_plan
     if pull:
-        return reasons.IMAGE_PULL_FAILED, f"{pull}; correct the image and apply again"
+        return reasons.IMAGE_PULL_FAILED, f"{pull}{ADVICE}"
     report = observed.coordinator.report
     if report is not None and report.checkpoint_error and not (report.generation or report.step):
         text = f"spec.checkpoint.path {job.checkpoint_path}: {report.checkpoint_error}"

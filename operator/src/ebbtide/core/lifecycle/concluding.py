@@ -92,6 +92,7 @@ def _next_status(this: Pass, outcome: Outcome) -> JobStatus:
         cost=settle(this.cost, now=this.now) if outcome.ended else this.cost,
         counters=counters,
         last_failure=this.books.last_failure,
+        refused_image=this.refused_image,
         display=replace(
             show(observed.pods, replicas, members=members, progress=progress, pools=pools),
             plan=show_plan(record.plan),

@@ -13,7 +13,7 @@ from ebbtide.core.values.job import Job
 from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.plan import PlanRecord
 from ebbtide.core.values.settings import Settings
-from ebbtide.core.values.status import Attempts, Cost, JobStatus
+from ebbtide.core.values.status import Attempts, Cost, JobStatus, RefusedImage
 from ebbtide.wire.messages import Report
 
 
@@ -28,6 +28,7 @@ class Pass:
     signs: Mapping[str, Sign]
     books: Books
     cost: Cost  # up to now
+    refused_image: RefusedImage | None = None
 
     @property
     def before(self) -> JobStatus:

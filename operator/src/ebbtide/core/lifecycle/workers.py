@@ -5,7 +5,7 @@ Only what was lost is replaced. A worker at risk gets a replacement beside it, o
 the next attempt; if the risk passes, the replacement goes unless it has taken over.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -58,6 +58,7 @@ class Crew:
     failures: int
     now: datetime
     settings: Settings
+    image: str = ""  # that new workers get; "" = the template's
     trained: bool = False  # in this run, or since the job was resumed
 
     def is_member(self, pod: Pod) -> bool:
@@ -263,7 +264,14 @@ def create(index: int, pool: Pool, *, crew: Crew, out: Staffing) -> None:
     out.attempts[key] = after_create(entry, attempt)
     out.load[pool.name] = out.load.get(pool.name, 0) + 1
     out.creates.append(
-        CreatePod(role=Role.WORKER, index=index, attempt=attempt, work=crew.work, pool=pool)
+        CreatePod(
+            role=Role.WORKER,
+            index=index,
+            attempt=attempt,
+            work=crew.work,
+            image=crew.image,
+            pool=pool,
+        )
     )
 
 
@@ -296,44 +304,3 @@ def doubled(first: timedelta, times: int, limit: timedelta) -> timedelta:
     """Return a delay that doubles each time, up to a limit."""
     factor: int = 2 ** min(max(times, 0), 30)
     return min(first * factor, limit)
-
-
-PULL_TROUBLE: frozenset[str] = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ImageInspectError",
-        "ErrImageNeverPull",
-    }
-)
-
-
-def pull_trouble(
-    pods: Sequence[Pod], *, is_ours: Callable[[Pod], bool], now: datetime, settings: Settings
-) -> tuple[str, timedelta | None]:
-    """
-    Find out whether nothing starts for want of an image.
-
-    Returns:
-        Words when no pod of the job has started and one has waited `imageWaitSeconds` for its
-        image (else empty), and how long until that is so (None: nobody waits for an image).
-
-    """
-    live = [pod for pod in pods if is_ours(pod)]
-    waiting = [pod for pod in live if pod.waiting_reason in PULL_TROUBLE]
-    workers = [pod for pod in live if pod.role is Role.WORKER]
-    if not waiting:
-        return "", None
-    only_coordinator = all(pod.role is Role.COORDINATOR for pod in waiting)
-    if not only_coordinator and any(
-        pod.started or pod.phase is PodPhase.RUNNING for pod in workers
-    ):
-        return "", None
-    first = min(waiting, key=lambda pod: pod.bound_since or now)
-    wait = (first.bound_since or now) + settings.image_wait - now
-    if wait > timedelta(0):
-        return "", wait
-    seconds = settings.image_wait.total_seconds()
-    text = f"no worker started within {seconds:.0f} s: {first.name}: {first.waiting_reason}"
-    return f"{text}: {first.waiting_message}" if first.waiting_message else text, None

@@ -8,6 +8,7 @@ what changed, and a second call on the state that the first one led to decides n
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from ebbtide.core.lifecycle import images
 from ebbtide.core.lifecycle.claiming import (
     Findings,
     claim,
@@ -39,12 +40,12 @@ from ebbtide.core.lifecycle.ending import (
     is_over,
 )
 from ebbtide.core.lifecycle.judging import Work
-from ebbtide.core.lifecycle.ledger import Scene, count_ends, is_retired
+from ebbtide.core.lifecycle.ledger import Scene, count_ends
 from ebbtide.core.lifecycle.passing import Outcome, Pass
 from ebbtide.core.lifecycle.progress import count_roles, members_of
 from ebbtide.core.lifecycle.servers import staff_servers
 from ebbtide.core.lifecycle.signs import Outlook, read_sign
-from ebbtide.core.lifecycle.workers import Crew, Staffing, live_pods, pull_trouble
+from ebbtide.core.lifecycle.workers import Crew, Staffing, live_pods
 from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.step.aims import Aim, aim
 from ebbtide.core.values import reasons
@@ -53,7 +54,6 @@ from ebbtide.core.values.job import BrokenJob, Job
 from ebbtide.core.values.objective import PlanMode
 from ebbtide.core.values.observed import Observed, PodPhase, Role
 from ebbtide.core.values.settings import Settings
-from ebbtide.core.values.status import Attempts
 from ebbtide.wire.messages import WorkSpec
 from ebbtide.wire.names import CONTROLLER
 
@@ -145,7 +145,14 @@ def _begin(observed: Observed, job: Job, *, now: datetime, settings: Settings) -
     )
     cost = charge(status.cost, meter, now=now)
     return Pass(
-        job=job, observed=observed, now=now, settings=settings, signs=signs, books=books, cost=cost
+        job=job,
+        observed=observed,
+        now=now,
+        settings=settings,
+        signs=signs,
+        books=books,
+        cost=cost,
+        refused_image=images.judge(job, observed.pods, status.refused_image, now=now),
     )
 
 
@@ -174,6 +181,8 @@ def _branch(this: Pass, knowledge: Knowledge | None) -> Outcome:
 
 def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     job, observed, settings = this.job, this.observed, this.settings
+    waiting = images.retire_waiting(observed.pods, this.books.attempts, this.refused_image)
+    this = replace(this, books=replace(this.books, attempts=waiting))
     crew = _crew(this, work=work_of(job, desired=0, settings=settings))
     target = aim(this, crew, knowledge)
     interval = target.checkpoint_interval
@@ -194,7 +203,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
         target.no_plan is not None and this.before.first_start is None
     ):
         return _run_nothing(this, target)
-    pull, pull_wait = _pull_trouble(this)
+    pull, pull_wait = images.find_trouble(this)
     stalled = find_stall(job, observed, pull=pull, crew=crew, no_plan=target.no_plan)
     blocked = bool(observed.rejected or observed.foreign or target.no_plan)
     staffed = _Staffed(staffing=Staffing(attempts=dict(this.books.attempts), load={}))
@@ -209,7 +218,7 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     if observed.rejected or observed.foreign:
         timers.append(RETRY_REJECTED)
     return Outcome(
-        claims=claim(job, observed, found),
+        claims=images.note(claim(job, observed, found), job, this.refused_image),
         attempts=staffing.attempts,
         desired=target.desired,
         actions=(
@@ -223,7 +232,11 @@ def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
             ),
             *_mark_boots(this),
         ),
-        events=(*_tell_plan(this, target), *staffing.events),
+        events=(
+            *images.tell(job, this.before.refused_image, this.refused_image),
+            *_tell_plan(this, target),
+            *staffing.events,
+        ),
         timers=(*timers, *staffing.timers, *staffed.timers, *_next_plan(target)),
         record=target.record,
     )
@@ -457,24 +470,8 @@ def _crew(this: Pass, *, work: WorkSpec) -> Crew:
         failures=this.books.counters.failures,
         now=this.now,
         settings=this.settings,
+        image=images.image_for(job, this.refused_image),
         trained=this.before.start is not None,
-    )
-
-
-def _pull_trouble(this: Pass) -> tuple[str, timedelta | None]:
-    stalled = this.before.condition(reasons.STALLED)
-    if (
-        stalled is not None
-        and stalled.reason == reasons.IMAGE_PULL_FAILED
-        and stalled.observed_generation == this.job.generation
-    ):
-        return stalled.message.removesuffix("; correct the image and apply again"), None
-    attempts = this.books.attempts
-    return pull_trouble(
-        this.observed.pods,
-        is_ours=lambda pod: not is_retired(pod, attempts.get(pod.index_key, Attempts())),
-        now=this.now,
-        settings=this.settings,
     )
 
 

@@ -29,6 +29,7 @@ class CreatePod:
     index: int
     attempt: int
     work: WorkSpec  # goes into the coordinator's environment
+    image: str = ""  # of the trainer; "" = the template's
     pool: Pool | None = None  # None: wherever it fits, never on spot (coordinator)
 
 

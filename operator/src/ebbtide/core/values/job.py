@@ -79,6 +79,7 @@ class Job:
     spot: SpotUse = SpotUse.ALLOW
     gpus_per_worker: int = 1
     processes_per_worker: int = 1
+    warm_image: str = ""  # of workers and spares, while it can be pulled; "" = the template's
     spares: int | None = 0  # warm workers beyond those that train; None = Auto: the plan says
     servers: int | None = 0  # None = Auto: the plan says; 0 = gradients meet by all-reduce
     max_staleness: int | None = None  # pushes that a gradient may be behind; None = any
@@ -104,6 +105,12 @@ class Job:
     def has_coordinator(self) -> bool:
         """Whether members meet through a coordinator; a plain command has its own ways."""
         return self.launcher is not Launcher.COMMAND
+
+    @property
+    def template_image(self) -> str:
+        """The image of the trainer as the template names it."""
+        image: str = self.template["spec"]["containers"][0]["image"]
+        return image
 
     @property
     def uses_servers(self) -> bool:

@@ -54,6 +54,7 @@ class Pod:
     started: bool = False  # the trainer's container has run
     waiting_reason: str = ""  # of the first container that waits: ErrImagePull ...
     waiting_message: str = ""
+    waiting_image: str = ""  # of that container
     exit_container: str = ""  # the first container that ended badly, init containers included
     exit_code: int | None = None  # of it, else of the trainer
     exit_reason: str = ""  # OOMKilled, ContainerStatusUnknown, Error ...

@@ -68,6 +68,7 @@ REPLACEMENT_CREATED: Final = "ReplacementCreated"
 FELL_BACK: Final = "FellBackToOnDemand"
 RETURNED: Final = "ReturnedToSpot"
 MOVED_POOL: Final = "MovedToNextPool"
+WARM_IMAGE_REFUSED: Final = "WarmImageRefused"  # workers use the template's from now on
 RUNNING_EVENT: Final = "Running"
 LATE_EXIT: Final = "LateExit"
 COMPLETED: Final = "Completed"

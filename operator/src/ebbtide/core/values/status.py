@@ -91,6 +91,15 @@ class LastFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedImage:
+    """An image of `warmStart` that could not be pulled, and so is used no more."""
+
+    image: str
+    since: datetime
+    message: str = ""  # what the kubelet said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleStatus:
     """Pods of one role by state."""
 
@@ -142,6 +151,7 @@ class JobStatus:
     cost: Cost = Cost()
     counters: Counters = Counters()
     last_failure: LastFailure | None = None
+    refused_image: RefusedImage | None = None
     display: Display = Display()
     plan: Plan | None = None
     plan_changes: tuple[datetime, ...] = ()  # of the plan, within the last hour, the oldest first
