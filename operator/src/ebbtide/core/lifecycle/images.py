@@ -56,13 +56,13 @@ def image_for(job: Job, refused: RefusedImage | None) -> str:
     return job.warm_image if refused is None else ""
 
 
-def retire_waiting(
-    pods: Sequence[Pod], attempts: Mapping[str, Attempts], refused: RefusedImage | None
-) -> dict[str, Attempts]:
-    """Return the ledger in which whoever waits for the refused image is ours to end."""
-    if refused is None:
-        return dict(attempts)
-    return retire_all(tuple(_waiting(pods, refused.image)), attempts)
+def retire_waiting(this: Pass) -> Pass:
+    """Return the pass in whose ledger whoever waits for the refused image is ours to end."""
+    if this.refused_image is None:
+        return this
+    waiting = tuple(_waiting(this.observed.pods, this.refused_image.image))
+    books = replace(this.books, attempts=retire_all(waiting, this.books.attempts))
+    return replace(this, books=books)
 
 
 def tell(job: Job, before: RefusedImage | None, refused: RefusedImage | None) -> tuple[Event, ...]:

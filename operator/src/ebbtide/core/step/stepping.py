@@ -181,8 +181,7 @@ def _branch(this: Pass, knowledge: Knowledge | None) -> Outcome:
 
 def _run(this: Pass, knowledge: Knowledge | None) -> Outcome:
     job, observed, settings = this.job, this.observed, this.settings
-    waiting = images.retire_waiting(observed.pods, this.books.attempts, this.refused_image)
-    this = replace(this, books=replace(this.books, attempts=waiting))
+    this = images.retire_waiting(this)
     crew = _crew(this, work=work_of(job, desired=0, settings=settings))
     target = aim(this, crew, knowledge)
     interval = target.checkpoint_interval
