@@ -225,6 +225,7 @@ class Beside:
         """Begin, with another command where one is given; what it prints is kept for the end."""
         self._part = part
         self._log = REPORTS / f"{part.name}.log"
+        self._began = time.time()
         own = (*DIE_WITH_PARENT, sys.executable, __file__, part.name)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -235,6 +236,11 @@ class Beside:
                 # A terminal's interrupt is passed on, so that it comes once.
                 start_new_session=True,
             )
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, by what it printed last: it may have ended before it is looked at."""
+        return self._log.stat().st_mtime - self._began
 
     def finish(self) -> Tally:
         """Wait for the end, show what was printed, and return the tally."""
@@ -356,17 +362,17 @@ def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
     lines: list[str] = []
     total = Tally()
     beside: list[Beside] = []
-    waiting: list[tuple[Part, float, Beside]] = []
+    waiting: list[tuple[Part, Beside]] = []
 
-    def note(part: Part, tally: Tally, started: float) -> None:
+    def note(part: Part, tally: Tally, seconds: float) -> None:
         nonlocal total
-        lines.append(f"  {part.name:14}{tally}  ({time.monotonic() - started:.0f} s)")
+        lines.append(f"  {part.name:14}{tally}  ({seconds:.0f} s)")
         total += tally
 
     def finish() -> None:
         while waiting:
-            part, started, other = waiting.pop(0)
-            note(part, other.finish(), started)
+            part, other = waiting.pop(0)
+            note(part, other.finish(), other.seconds)
 
     try:
         for part in parts:
@@ -375,10 +381,11 @@ def run_parts(parts: list[Part], *, coverage: bool, extra: list[str]) -> Tally:
             started = time.monotonic()
             if part.beside and len(parts) > 1:
                 print(f"\n== {part.name}: {part.folder}, beside what follows", flush=True)
-                waiting.append((part, started, Beside(part)))
-                beside.append(waiting[-1][2])
+                waiting.append((part, Beside(part)))
+                beside.append(waiting[-1][1])
                 continue
-            note(part, run_part(part, coverage=coverage, extra=extra), started)
+            tally = run_part(part, coverage=coverage, extra=extra)
+            note(part, tally, time.monotonic() - started)
         finish()
     finally:
         for other in beside:

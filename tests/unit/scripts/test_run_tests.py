@@ -230,6 +230,8 @@ def test_a_part_beside_others_is_added_after_them(
     order = []
 
     class FakeBeside:
+        seconds = 7.4
+
         def __init__(self, part: Any) -> None:
             order.append(f"begun {part.name}")
 
@@ -259,7 +261,9 @@ def test_a_part_beside_others_is_added_after_them(
         *("stopped", "stopped"),
     ]
     assert total.num_passed == 6
-    assert capsys.readouterr().out.endswith("6 passed, 0 failed, 0 skipped\n")
+    out = capsys.readouterr().out
+    assert "  plans         2 passed, 0 failed, 0 skipped  (7 s)\n" in out
+    assert out.endswith("6 passed, 0 failed, 0 skipped\n")
 
 
 def file_report(*, covered: int, statements: int) -> dict[str, dict[str, int]]:
