@@ -24,7 +24,7 @@ def play(stage: Stage, act: str) -> None:
             on_nodes = [stage.pods[name].node for name in workers(stage)]
             if on_nodes and on_nodes[0] in stage.nodes:
                 stage.lose_node(on_nodes[0])
-        case "wait":
+        case _:
             stage.wait(30)
 
 
