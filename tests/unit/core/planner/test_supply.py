@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.planner.planning import plan
-from ebbtide.core.planner.supply import ALWAYS, IMAGINED_DOWN_H, IMAGINED_UP_H, Supply, supply_of
+from ebbtide.core.planner.supply import (
+    ALWAYS,
+    IMAGINED_DOWN_H,
+    IMAGINED_UP_H,
+    Supply,
+    supplies_of,
+    supply_of,
+)
 from ebbtide.core.values.objective import Minimize
-from ebbtide.core.values.past import Past, Spell
+from ebbtide.core.values.past import Followed, Life, Past, Spell
 from support.builders import at
 from support.questions import NOW as THEN
 from support.questions import ask, planned, pool_of, workers_of
@@ -147,3 +154,45 @@ def test_a_pool_that_never_gives_nodes_is_left_out() -> None:
     found = planned(plan(ask(never, ON_DEMAND), THEN))
 
     assert any("nodes can be had 0% of the time" in text for text in found.assumptions)
+
+
+# ---------------------------------------------------------------- droughts that cost less
+
+MOVE = timedelta(minutes=8)
+DROUGHT = past((True, 50.0), (False, 30.0), (True, 20.0))
+
+
+def test_while_nodes_were_held_there_were_some() -> None:
+    kept = Life(since=at(-40 * HOUR), lasted=timedelta(hours=25), revoked=True)
+    half = Life(since=at(-40 * HOUR), lasted=timedelta(hours=15), revoked=True)
+    now = Followed(node="n", mark="m", since=at(-22 * HOUR))
+
+    assert supply_of(replace(DROUGHT, lives=(kept,)), NOW) == ALWAYS
+    assert supply_of(replace(DROUGHT, lives=(half,)), NOW).down_h == pytest.approx((5 + 2) / 2)
+    both = replace(DROUGHT, lives=(half,), followed=(now,))
+    assert supply_of(both, NOW).down_h == pytest.approx((3 + 2) / 2)
+
+
+def test_with_another_pool_a_drought_costs_a_move() -> None:
+    alone = supplies_of({"a": DROUGHT}, NOW, move=MOVE)
+    among = supplies_of({"a": DROUGHT, "b": Past()}, NOW, move=MOVE)
+
+    assert alone["a"] == supply_of(DROUGHT, NOW)
+    assert among["a"].up_h == alone["a"].up_h
+    assert among["a"].down_h == pytest.approx(8 / 60)
+    assert among["b"] == ALWAYS
+
+
+@given(st.lists(st.floats(0.1, 50.0), min_size=1, max_size=12), st.floats(0.5, 100.0))
+def test_another_pool_is_never_a_worse_supply(gaps: list[float], hours: float) -> None:
+    spells, when, up = [], NOW, True
+    for gap in gaps:
+        when -= timedelta(hours=gap)
+        spells.append(Spell(available=up, since=when))
+        up = not up
+    own = Past(spells=tuple(reversed(spells)))
+
+    alone = supplies_of({"a": own}, NOW, move=MOVE)["a"]
+    among = supplies_of({"a": own, "b": DROUGHT}, NOW, move=MOVE)["a"]
+
+    assert among.share(hours) >= alone.share(hours) - 1e-9

@@ -18,7 +18,7 @@ from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
 from ebbtide.core.planner.planning import lay_out, plan
 from ebbtide.core.planner.situation import Numbers, Situation
 from ebbtide.core.planner.standing import digest, look_again, stands, tick_of
-from ebbtide.core.planner.supply import ALWAYS, supply_of
+from ebbtide.core.planner.supply import ALWAYS, Supply, supplies_of
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import MAX_SERVERS, Job, SpotUse
 from ebbtide.core.values.objective import Minimize
@@ -278,6 +278,7 @@ def _pace_while_up(inputs: Inputs, wish: Plan, now: datetime) -> float:
 def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...]) -> Inputs:
     """Return the question about a job and the pools that fit it."""
     job = situation.job
+    supplies = _supplies(situation, fit)
     budget = job.objective.budget_usd
     floor = 0 if job.spot is SpotUse.ONLY else job.on_demand_floor
     return Inputs(
@@ -298,9 +299,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
                 pool=pool,
                 free=_free(pool, situation),
                 life=knowledge.life(pool, situation.now, situation.past(pool.name)),
-                supply=supply_of(
-                    situation.past(pool.name), situation.now, time_scale=situation.time_scale
-                ),
+                supply=supplies[pool.name],
             )
             for pool in fit
         ),
@@ -311,6 +310,19 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
         running=_running(situation),
         tells_losers=situation.tells_losers,
     )
+
+
+def _supplies(situation: Situation, fit: tuple[Pool, ...]) -> dict[str, Supply]:
+    """Return how often each pool gives nodes; those of one market stand in for one another."""
+    found: dict[str, Supply] = {}
+    for market in Market:
+        found |= supplies_of(
+            {pool.name: situation.past(pool.name) for pool in fit if pool.market is market},
+            situation.now,
+            move=situation.wait + situation.start,
+            time_scale=situation.time_scale,
+        )
+    return found
 
 
 def _servers(job: Job) -> tuple[int, int]:

@@ -7,7 +7,8 @@ they can be had: over a time much longer than spells are it is the share of the 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -49,18 +50,52 @@ def supply_of(past: Past, now: datetime, *, time_scale: float = 1.0) -> Supply:
     """
     Return what the spells of a pool tell.
 
-    The means are those of a constant rate with imagined spells beside the seen ones. `time_scale`
-    is how many seconds one counts for: where days pass in minutes, those shrink as well.
+    The means are those of a constant rate with imagined spells beside the seen ones. Where nodes
+    were held while no other could be had, there were some. `time_scale` is how many seconds one
+    counts for: where days pass in minutes, what is imagined shrinks as well.
     """
-    ends = [*(later.since for later in past.spells[1:]), now]
-    lasted_h = {True: 0.0, False: 0.0}
-    for spell, end in zip(past.spells, ends, strict=False):
-        lasted_h[spell.available] += max((end - spell.since) / HOUR, 0.0)
-    num_droughts = sum(not spell.available for spell in past.spells)
-    if not num_droughts:
+    droughts = [(begin, end, _empty(past, begin, end, now)) for begin, end in _droughts(past, now)]
+    dry = [empty for _, _, empty in droughts if empty > timedelta(0)]
+    if not dry:
         return ALWAYS
-    num_over = sum(not spell.available for spell in past.spells[:-1])
+    num_over = sum(end < now for _, end, empty in droughts if empty > timedelta(0))
+    dry_h = sum(dry, timedelta(0)) / HOUR
+    up_h = (now - past.spells[0].since) / HOUR - dry_h
     return Supply(
-        up_h=(lasted_h[True] + IMAGINED_UP_H / time_scale) / num_droughts,
-        down_h=(lasted_h[False] + IMAGINED_DOWN_H / time_scale) / (num_over + 1),
+        up_h=(up_h + IMAGINED_UP_H / time_scale) / len(dry),
+        down_h=(dry_h + IMAGINED_DOWN_H / time_scale) / (num_over + 1),
     )
+
+
+def supplies_of(
+    pasts: Mapping[str, Past], now: datetime, *, move: timedelta, time_scale: float = 1.0
+) -> dict[str, Supply]:
+    """
+    Return the supply of each of some pools that stand in for one another.
+
+    `move` is how long it takes until a worker whose pool is dry trains in another one: with another
+    one there, a drought costs no more.
+    """
+    found = {name: supply_of(past, now, time_scale=time_scale) for name, past in pasts.items()}
+    if len(found) == 1:
+        return found
+    return {name: replace(own, down_h=min(own.down_h, move / HOUR)) for name, own in found.items()}
+
+
+def _droughts(past: Past, now: datetime) -> list[tuple[datetime, datetime]]:
+    ends = [*(later.since for later in past.spells[1:]), now]
+    pairs = zip(past.spells, ends, strict=False)
+    return [(spell.since, end) for spell, end in pairs if not spell.available]
+
+
+def _empty(past: Past, begin: datetime, end: datetime, now: datetime) -> timedelta:
+    """Return for how long of a drought there was no node at all: some may have been held."""
+    lives = [(life.since, life.ended) for life in past.lives]
+    lives += [(node.since, node.idle_since or now) for node in past.followed]
+    left, at = end - begin, begin
+    for since, until in sorted(lives):
+        sooner, later = max(since, at), min(until, end)
+        if later > sooner:
+            left -= later - sooner
+            at = later
+    return left

@@ -116,14 +116,14 @@ def test_b085_requests_reach_on_demand_and_each_pool_is_left_out_for_longer_each
     knowledge: Fast,
 ) -> None:
     found = play(
-        job(workers=2, hours=6, due_h=6.7),
+        job(workers=2, hours=4, due_h=4.5),
         pools=THREE,
         trace=nodes(**drought(), on_demand=((0, 4),)),
         knowledge=knowledge,
     )
 
     assert found.outcome is Outcome.COMPLETE
-    assert (found.finish or START) <= START + timedelta(hours=6.7)
+    assert (found.finish or START) <= START + timedelta(hours=4.5)
     assert found.spot_hours == 0
     first = seconds_of(found, reasons.FELL_BACK)[0]
     assert first <= 15 * MINUTE, "three waits of five minutes"
