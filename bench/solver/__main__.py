@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from ebbtide.core.planner.solver.sizes import compile_solver
 from rows import Row, run
 from solver import agreement, speed
 
@@ -15,4 +16,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
 }
 
 if __name__ == "__main__":
+    print("compiling the loops of the solver, unless they are cached ...", file=sys.stderr)
+    if not compile_solver():
+        sys.exit("the bench is of the compiled solver: numba (the extra `fast`) is not installed")
     sys.exit(run("solver", PARTS, about=__doc__))

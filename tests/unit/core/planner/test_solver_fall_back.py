@@ -27,7 +27,7 @@ from ebbtide.core.planner.solver.search import Limits, Other
 from ebbtide.core.planner.solver.solving import BrokenPlanError, solve
 from support.fleets import expect, value_of
 
-NO_CUTS = Limits(cuts=-1, seconds=5.0)
+NO_CUTS = Limits(cuts=-1, states=0.0, seconds=5.0)
 """The fall-back is asked at once."""
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ebbtide.core.planner.solver import climb, dual
 from ebbtide.core.planner.solver.chains import find_chains
+from ebbtide.core.planner.solver.climb import find_bound
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
 from ebbtide.core.planner.solver.dominance import limit_most, limit_near
-from ebbtide.core.planner.solver.nearest import Nearest
 from ebbtide.core.planner.solver.prices import Prices, find_prices
+from ebbtide.core.planner.solver.sizes import settle_cover
 from ebbtide.core.planner.solver.states import Lister
+from ebbtide.core.planner.solver.table import fill_sizes
 
 SEEDS = range(40)
 
@@ -37,6 +38,15 @@ def make_cover(seed: int, *, pools: int = 5, sizes: int = 1, floor: float = 0.0)
     )
 
 
+def make_torn(seed: int) -> Cover:
+    """Return a cover of one size whose demand lies between the cheapest and the fastest nodes."""
+    cover = make_cover(seed, pools=9)
+    (slow,), (fast,) = (
+        fill_sizes(cover, order.argsort())[1] for order in (cover.cost, -cover.rate)
+    )
+    return replace(cover, demand=np.array([slow + 0.37 * (fast - slow)]))
+
+
 def least_cost(cover: Cover, most: Floats | None = None) -> float:
     """Return the cost of the best of all plans, infinite where none is legal."""
     limits = cover.most if most is None else most
@@ -47,63 +57,91 @@ def least_cost(cover: Cover, most: Floats | None = None) -> float:
 
 @pytest.mark.parametrize("floor", [0.0, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_loops_and_tables_bound_every_size_alike(seed: int, floor: float) -> None:
-    cover = make_cover(seed, pools=8, sizes=4, floor=floor)
-    by_loops, by_tables = Incumbent(np.inf), Incumbent(np.inf)
+def test_no_plan_of_a_size_is_below_its_bound(seed: int, floor: float) -> None:
+    cover = make_cover(seed, sizes=3, floor=floor)
+    met = Incumbent(np.inf)
 
-    found, expected = climb.bound(cover, by_loops), dual.bound(cover, by_tables)
+    found = find_bound(cover, met)
 
-    assert (found is None) == (expected is None)
-    assert by_loops.value == pytest.approx(by_tables.value)
-    if found is not None and expected is not None:
-        assert found.bounds.min() == pytest.approx(expected.bounds.min())
-        assert found.price == pytest.approx(expected.price)
+    assert met.value >= least_cost(cover) - 1e-9
+    if found is None:
+        assert least_cost(cover) == np.inf
+        return
+    for place, lowest in enumerate(found.bounds.tolist()):
+        assert lowest <= least_cost(cover.at([place])) + 1e-9
+
+
+def test_two_plans_at_the_best_price_mix_to_the_demand() -> None:
+    cover = make_torn(2)
+
+    found = find_bound(cover, Incumbent(np.inf))
+
+    assert found is not None
+    assert found.mixed is not None
+    assert found.mixed.sum() == pytest.approx(cover.sizes[0])
+    assert cover.rate @ found.mixed == pytest.approx(cover.demand[0])
+    assert cover.cost @ found.mixed == pytest.approx(found.bounds[0])
 
 
 def test_a_size_beyond_all_pools_cannot_be_met() -> None:
     cover = make_cover(1)
     beyond = replace(cover, sizes=np.array([cover.most.sum() + 1]))
 
-    assert climb.bound(beyond, Incumbent(np.inf)) is None
+    assert find_bound(beyond, Incumbent(np.inf)) is None
+
+
+@pytest.mark.parametrize("sizes", [1, 3])
+@pytest.mark.parametrize("floor", [0.0, 2.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_by_one_the_states_hold_the_best_plan(seed: int, floor: float, sizes: int) -> None:
+    cover = make_cover(seed, sizes=sizes, floor=floor)
+    best = Incumbent(np.inf)
+
+    settled = settle_cover(cover, best)
+
+    assert settled.left == ()
+    assert best.value == pytest.approx(least_cost(cover))
+    assert settled.bound <= best.value + 1e-9
 
 
 @pytest.mark.parametrize("floor", [0.0, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_nearest_states_hold_the_best_plan(seed: int, floor: float) -> None:
+def test_a_limit_from_above_is_kept_too(seed: int, floor: float) -> None:
     cover = make_cover(seed, floor=floor)
+    narrow = replace(cover, top=1.05 * cover.demand)
     best = Incumbent(np.inf)
-    found = climb.bound(cover, Incumbent(np.inf))
-    if found is None:
-        assert least_cost(cover) == np.inf
-        return
-    prices = find_prices(cover, found)
 
-    is_done = Nearest(cover, prices, best).search(lambda value: value - prices.bases[0], most=9_999)
+    settled = settle_cover(narrow, best)
 
-    assert is_done
-    assert best.value == pytest.approx(least_cost(cover))
+    assert settled.left == ()
+    assert best.value == pytest.approx(least_cost(narrow))
 
 
-def test_stops_where_there_are_more_states_than_asked_for() -> None:
-    cover = make_cover(3, pools=9)
-    prices = Prices(1.0, cover.cost - cover.rate, 0.0, np.array([-1e9]))
+def test_says_of_which_sizes_something_is_left() -> None:
+    cover = make_torn(2)
 
-    assert not Nearest(cover, prices, Incumbent(np.inf)).search(lambda _: 1e9, most=20)
+    settled = settle_cover(cover, Incumbent(np.inf), share=0.0)
+
+    assert [place for place, _ in settled.left] == [0]
 
 
-@pytest.mark.parametrize("limit", [limit_most, None], ids=["all plans", "plans within a room"])
+@pytest.mark.parametrize("room", [False, True], ids=["all plans", "plans within a room"])
 @pytest.mark.parametrize("floor", [0.0, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_dominance_leaves_out_is_in_no_best_plan_that_counts(
-    seed: int, floor: float, limit: object
+    seed: int, floor: float, *, room: bool
 ) -> None:
     cover = make_cover(seed, floor=floor)
     expected = least_cost(cover)
-    found = climb.bound(cover, Incumbent(np.inf))
+    found = find_bound(cover, Incumbent(np.inf))
     if found is None:
         assert expected == np.inf
         return
-    most = limit_most(cover) if limit else limits_near(cover, find_prices(cover, found), expected)
+    if room:
+        most = limits_near(cover, find_prices(cover, found.price), expected)
+    else:
+        columns = np.array([cover.cost, cover.rate, cover.most, cover.is_on_demand])
+        most = limit_most(columns, cover.sizes[-1], cover.floor)
 
     assert least_cost(cover, most) == pytest.approx(expected)
 

@@ -84,6 +84,8 @@ def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
 
 def find_quantum(values: Floats) -> float:
     """Return a number of which all values are whole multiples; 0 where there is no large one."""
+    if abs(values[0] * UNIT - round(values[0] * UNIT)) > WHOLE * max(1.0, values[0] * UNIT):
+        return 0.0  # most often the first one tells
     scaled = values * UNIT
     whole = np.rint(scaled)
     if (np.abs(scaled - whole) > WHOLE * np.maximum(1, np.abs(scaled))).any():

@@ -7,64 +7,37 @@ At the end all dominating pools are full wherever j is used; so of n nodes j has
 n - (what those can give).
 """
 
-from typing import Final
-
 import numpy as np
 
-from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Places
-
-MANY: Final = 128
-"""Pools, above which not every pair is compared."""
-LEVELS: Final = 16
-"""Of rate, as many pools between each two."""
+from ebbtide.core.planner.solver.compiled import kernel
+from ebbtide.core.planner.solver.cover import Cover, Floats
+from ebbtide.core.planner.solver.table import sort_by
 
 
-def limit_most(cover: Cover) -> Floats:
-    """Return how many nodes of each pool some best plan stays within; least must be 0."""
-    most: Floats = np.minimum(cover.most, cover.sizes[-1])
-    if not np.isinf(cover.top).all():
-        return most  # more rate might be too much
-    does = (cover.cost != 0) | (cover.rate != 0)
-    if most[does].sum() <= cover.sizes[-1]:
-        return most  # all of them can be had at once
-    order = np.lexsort((~cover.is_on_demand, -cover.rate, cover.cost))
-    if len(order) > MANY:
-        order = order[_may_be_needed(cover, order, most)]
-    rate, room = cover.rate[order], most[order]
-    # In this order pools are only dominated by earlier ones.
-    dominates = (rate[:, None] >= rate) & np.tri(len(order), k=-1, dtype=bool).T
-    if cover.floor > 0:
-        market = cover.is_on_demand[order]
-        dominates &= market[:, None] | ~market
-    taken = room @ dominates.astype(np.float64)
-    limits = np.zeros(len(most))
-    limits[order] = np.minimum(np.maximum(cover.sizes[-1] - taken, 0.0), room)
+@kernel
+def limit_most(columns: Floats, size: float, floor: float) -> Floats:
+    """
+    Return how many nodes of each pool some best plan of up to so many nodes stays within.
+
+    Rows of columns: cost, rate, nodes at most, and 1 on demand.
+    """
+    cost, rate, most, market = columns[0], columns[1], columns[2], columns[3]
+    limits, needed, num = np.zeros(len(cost)), np.empty(len(cost), dtype=np.int64), 0
+    # In this order pools are only dominated by earlier ones; of these, by those that are needed:
+    # what dominates one that is not, dominates all that it would, and is enough.
+    for pool in sort_by(cost, -rate):
+        left = size
+        for place in range(num):
+            other = needed[place]
+            if rate[other] >= rate[pool] and (floor <= 0 or market[other] >= market[pool]):
+                left -= most[other]
+                if left <= 0:
+                    break
+        if left > 0 and most[pool] > 0:
+            limits[pool] = min(left, most[pool])
+            needed[num] = pool
+            num += 1
     return limits
-
-
-def _may_be_needed(cover: Cover, order: Places, most: Floats) -> Flags:
-    """Leave out most of those that cannot be needed, by a few levels of rate: pairs are many."""
-    rate, room = cover.rate[order], most[order]
-    levels = np.sort(rate)[len(rate) // LEVELS :: len(rate) // LEVELS]
-    is_level = rate >= levels[:, None]
-    given = np.where(is_level, room, 0.0)
-    level = levels.searchsorted(rate)
-    if cover.floor > 0:
-        market = cover.is_on_demand[order]
-        by_market = np.where(market, given, 0.0).cumsum(axis=1)
-        taken = np.where(market, _at(by_market, level), _at(given.cumsum(axis=1), level))
-    else:
-        taken = _at(given.cumsum(axis=1), level)
-    # What a pool itself gives counts only where its rate is at that level.
-    own = np.where(_at(is_level.astype(np.float64), level) > 0, room, 0.0)
-    needed: Flags = taken - own < cover.sizes[-1]
-    return needed
-
-
-def _at(table: Floats, level: Places) -> Floats:
-    """Return the value of each column in the row of its level; 0 above the highest."""
-    rows = np.minimum(level, len(table) - 1)
-    return np.where(level < len(table), table[rows, np.arange(table.shape[1])], 0.0)
 
 
 def limit_near(cover: Cover, columns: Floats, spread: Floats, room: float) -> Floats:

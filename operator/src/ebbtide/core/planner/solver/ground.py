@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ebbtide.core.planner.solver.canon import Kinds, find_quantum
-from ebbtide.core.planner.solver.climb import bound
-from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
+from ebbtide.core.planner.solver.climb import find_bound
+from ebbtide.core.planner.solver.compiled import fast
+from ebbtide.core.planner.solver.cover import Cover, Flags, Floats, Incumbent, Places
 from ebbtide.core.planner.solver.dominance import limit_most
-from ebbtide.core.planner.solver.dual import fill
 from ebbtide.core.planner.solver.question import Fleet
 from ebbtide.core.planner.solver.search import FallBack, Found, Limits, search
+from ebbtide.core.planner.solver.table import fill_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,27 @@ def choose_sizes(fleet: Fleet, kinds: Kinds) -> Sizes | str:
     return Sizes(low, high, chosen, np.array(fleet.efficiency)[chosen.astype(np.intp) - 1])
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The kinds that some best plan may need, as every cover of a ground has them."""
+
+    kinds: Places
+    cost: Floats
+    rate: Floats
+    most: Floats
+    is_on_demand: Flags
+
+    def with_blank(self, most: float) -> "Offer":
+        """Return them with one more kind, which stands for nodes left out of the largest size."""
+        return Offer(
+            self.kinds,
+            np.append(self.cost, 0.0),
+            np.append(self.rate, 0.0),
+            np.append(self.most, float(most)),
+            np.append(self.is_on_demand, values=False),
+        )
+
+
 @dataclass(slots=True)
 class Ground:
     """What every goal works with; it keeps count of how exact its searches were."""
@@ -71,8 +93,18 @@ class Ground:
     proven: bool = True
     num_fall_backs: int = 0
     price: float = 0.0
-    needed: Floats | None = None
-    """How many nodes of each kind some best plan stays within, once that is known."""
+    offer: Offer = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds, sizes = self.kinds, self.sizes
+        # Which kinds dominate which is the same for cost at a rate, rate for a cost, and any ratio.
+        columns = np.array([kinds.cost, kinds.rate, kinds.most, kinds.is_on_demand])
+        needed = fast(limit_most)(columns, float(sizes.high), float(self.fleet.on_demand_floor))
+        kept = needed.nonzero()[0]
+        offer = Offer(
+            kept, kinds.cost[kept], kinds.rate[kept], needed[kept], kinds.is_on_demand[kept]
+        )
+        self.offer = offer if sizes.chosen is not None else offer.with_blank(sizes.high - sizes.low)
 
     @property
     def has_efficiency(self) -> bool:
@@ -81,18 +113,16 @@ class Ground:
 
     def cheapest(self, demand: float) -> Cover:
         """Return the cover of the least cost at a rate."""
-        kinds, sizes = self.kinds, self.sizes
-        quantum = find_quantum(kinds.cost)
-        return self._cover(kinds.cost, kinds.rate, demand / sizes.efficiency, quantum=quantum)
+        offer = self.offer
+        quantum = find_quantum(offer.cost)
+        return self._cover(offer.cost, offer.rate, demand / self.sizes.efficiency, quantum=quantum)
 
     def fastest(self, budget: float) -> Cover:
         """Return the cover of the most rate, negative, for a cost."""
-        kinds, sizes = self.kinds, self.sizes
-        demand = np.full(len(sizes.efficiency), -budget)
-        quantum = 0.0 if self.has_efficiency else find_quantum(kinds.rate)
-        return self._cover(
-            -kinds.rate, -kinds.cost, demand, scale=sizes.efficiency, quantum=quantum
-        )
+        offer, efficiency = self.offer, self.sizes.efficiency
+        quantum = 0.0 if self.has_efficiency else find_quantum(offer.rate)
+        demand = np.full(len(efficiency), -budget)
+        return self._cover(-offer.rate, -offer.cost, demand, scale=efficiency, quantum=quantum)
 
     def pieces(self) -> Iterator[tuple[float, Cover]]:
         """
@@ -100,8 +130,8 @@ class Ground:
 
         One for all sizes; where sizes differ in efficiency, one for each.
         """
-        kinds, sizes = self.kinds, self.sizes
-        whole = self._cover(kinds.cost, kinds.rate, np.full(len(sizes.efficiency), -np.inf))
+        offer, sizes = self.offer, self.sizes
+        whole = self._cover(offer.cost, offer.rate, np.full(len(sizes.efficiency), -np.inf))
         if not self.has_efficiency:
             yield 1.0, whole
             return
@@ -124,15 +154,20 @@ class Ground:
         self.num_fall_backs += found.used_fall_back
         return found
 
-    def pad(self, plan: Floats) -> Floats:
-        """Return a plan of kinds with the nodes that are left out of the largest size."""
-        if self.sizes.chosen is not None:
-            return plan
-        return np.append(plan, self.sizes.high - plan.sum())
+    def pad(self, plan: Floats) -> Floats | None:
+        """Return a plan of kinds as one of a cover; None where it has kinds that are left out."""
+        kept = plan[self.offer.kinds]
+        if kept.sum() < plan.sum():
+            return None
+        return (
+            kept if self.sizes.chosen is not None else np.append(kept, self.sizes.high - kept.sum())
+        )
 
     def strip(self, plan: Floats) -> Floats:
         """Return a plan of a cover as one of kinds."""
-        return plan[: len(self.kinds.cost)]
+        kinds = np.zeros(len(self.kinds.cost))
+        kinds[self.offer.kinds] = plan[: len(self.offer.kinds)]
+        return kinds
 
     def measure(self, plan: Floats, servers: int) -> tuple[float, float]:
         """Return cost and rate of a plan of kinds, servers included."""
@@ -148,23 +183,23 @@ class Ground:
     def most_rate(self) -> float:
         """Return the most rate that any legal plan has, servers aside."""
         cover = self.cheapest(0.0)
-        rates = fill(cover, np.argsort(-cover.rate, kind="stable")).rate
+        rates = fill_sizes(cover, np.argsort(-cover.rate, kind="stable"))[1]
         return float((rates * self.sizes.efficiency).max())
 
     def least_cost(self) -> float:
         """Return the least cost that any legal plan has, servers aside."""
         cover = self.cheapest(0.0)
-        return float(fill(cover, np.argsort(cover.cost, kind="stable")).cost.min())
+        return float(fill_sizes(cover, np.argsort(cover.cost, kind="stable"))[0].min())
 
     def glance(self, cover: Cover, price: float | None = None) -> tuple[float, float]:
         """Return the bound on all plans without a search, and the price of rate there."""
-        found = bound(cover.of(cover.most > 0), Incumbent(np.inf), start=price)
+        found = find_bound(cover, Incumbent(np.inf), start=price)
         return (np.inf, 0.0) if found is None else (float(found.bounds.min()), found.price)
 
     def guess(self, cover: Cover) -> Floats | None:
         """Return a legal plan without a search; None when there is none."""
         best = Incumbent(np.inf)
-        bound(cover, best)
+        find_bound(cover, best)
         return best.plan
 
     def _cover(
@@ -176,20 +211,14 @@ class Ground:
         scale: Floats | None = None,
         quantum: float = 0.0,
     ) -> Cover:
-        kinds, sizes = self.kinds, self.sizes
-        most, is_on_demand, chosen = kinds.most, kinds.is_on_demand, sizes.chosen
-        if chosen is None:
-            # Any number of nodes up to the highest: one more kind stands for those left out.
-            cost, rate = np.append(cost, 0.0), np.append(rate, 0.0)
-            most = np.append(most, float(sizes.high - sizes.low))
-            is_on_demand = np.append(is_on_demand, values=False)
-            chosen = np.array([float(sizes.high)])
-        cover = Cover(
+        offer, sizes = self.offer, self.sizes
+        chosen = np.array([float(sizes.high)]) if sizes.chosen is None else sizes.chosen
+        return Cover(
             cost=cost,
             rate=rate,
-            least=np.zeros(len(most)),
-            most=most,
-            is_on_demand=is_on_demand,
+            least=np.zeros(len(offer.most)),
+            most=offer.most,
+            is_on_demand=offer.is_on_demand,
             sizes=chosen,
             demand=demand,
             top=np.full(len(chosen), np.inf),
@@ -197,7 +226,3 @@ class Ground:
             floor=float(self.fleet.on_demand_floor),
             quantum=quantum,
         )
-        # Which kinds dominate which is the same for cost at a rate, rate for a cost, and any ratio.
-        if self.needed is None:
-            self.needed = limit_most(cover)
-        return replace(cover, most=self.needed)

@@ -64,8 +64,8 @@ class _Least:
             self._take_legal(ground.start.plan, count)
 
     def _take_legal(self, plan: Floats, count: int) -> None:
-        cover = self.ground.cheapest(self.demand or self.least_rate)
-        if cover.value_of(self.ground.pad(plan)) is not None:
+        cover, padded = self.ground.cheapest(self.demand or self.least_rate), self.ground.pad(plan)
+        if padded is not None and cover.value_of(padded) is not None:
             self._take(plan, count)
 
     def _take(self, plan: Floats, count: int) -> None:
