@@ -55,7 +55,7 @@ ENV_LOCAL_RANK: Final = "EBBTIDE_LOCAL_RANK"  # set by a worker's PID 1 for each
 ENV_GENERATION: Final = "EBBTIDE_GENERATION"  # under torchrun: of the ranks that a script was given
 
 # Not ours: the C library reads it at a program's start. What a worker's PID 1 imports then lies in
-# huge pages where the kernel has some, so that a fork copies half as many page tables.
+# huge pages where the kernel has some, so that a fork copies a third fewer page tables.
 ENV_ALLOCATOR: Final = "GLIBC_TUNABLES"
 HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
 
