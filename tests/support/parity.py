@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 GROUP: Final = "apis/ebbtide.dev/v1alpha1"
 DECISIONS: Final = (
     "PlanChosen",
-    "Running",
     "FellBackToOnDemand",
     "ReplacementCreated",
     "ReturnedToSpot",
@@ -36,7 +35,8 @@ DECISIONS: Final = (
     "Completed",
 )
 """What a job's course is made of. PodPreempted is not among them: it books a loss when the node is
-known to be gone, while the replacement, made long before, may or may not train already."""
+known to be gone, while the replacement, made long before, may or may not train already. Neither is
+Running: whether a pass falls into the tenths of a second of a re-forming is chance."""
 LAST_WORD_SECONDS: Final = 15.0
 LIMIT: Final = timedelta(minutes=30)
 SHARES: Final = re.compile(r"\d+ workers? \(([^)]*)\)")
