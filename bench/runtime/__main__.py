@@ -1,5 +1,6 @@
 """Collect the rows of the parts, print them as one table, judge the bars."""
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from runtime import (
     kills,
     profiler,
     recovery,
+    relaunch,
     served_fuzz,
     servers,
     stall,
@@ -23,6 +25,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "kills": kills.rows,
     "profiler": profiler.rows,
     "recovery": recovery.rows,
+    "relaunch": relaunch.rows,
     "server-fuzz": served_fuzz.rows,
     "servers": servers.rows,
     "stall": stall.rows,
@@ -31,4 +34,5 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
 }
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     sys.exit(run("runtime", PARTS, about=__doc__))

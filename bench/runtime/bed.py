@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Final, TypeVar
 from ebbtide.wire.messages import WorkSpec
 from runtime import small
 from support.nursery import Nursery
-from support.processes import Gone, Job
+from support.processes import Gone, Job, Worker, kill_tree
 
 PATIENCE_S: Final = 60.0
 ENDLESS: Final = 1_000_000
@@ -23,6 +22,10 @@ ENDLESS: Final = 1_000_000
 _LOOK_S: Final = 0.05
 _HERE: Final = Path(__file__).parent
 OURS: Final = _HERE / "train_ours.py"
+TORCHRUN_BEST: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""With the store shared, as it is by default, restarts on gloo fail until none is left."""
+BOUND: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command: it ends with the process that starts it, however that ends."""
 
 Found = TypeVar("Found")
 
@@ -76,19 +79,26 @@ def open_job(
             ),
             script=script,
         )
-        job.start_coordinator()
-        try:
+        with coordinated(job):
             yield job
-        except TimeoutError as error:
-            error.add_note(f"{job.report()}\n{job.logs()}")
-            raise
-        finally:
-            job.close()
 
 
-def start_worker(job: Job, index: int, *, attempt: int = 1) -> None:
+@contextlib.contextmanager
+def coordinated(job: Job) -> Iterator[None]:
+    """Run a job's coordinator; end all of the job. What takes too long is told with its logs."""
+    job.start_coordinator()
+    try:
+        yield
+    except TimeoutError as error:
+        error.add_note(f"{job.report()}\n{job.logs()}")
+        raise
+    finally:
+        job.close()
+
+
+def start_worker(job: Job, index: int, *, attempt: int = 1) -> Worker:
     """Start an attempt of a worker whose steps leave marks."""
-    job.start_worker(index, attempt=attempt, **{small.ENV_MARKS: str(marks_of(job.folder))})
+    return job.start_worker(index, attempt=attempt, **{small.ENV_MARKS: str(marks_of(job.folder))})
 
 
 def marks_of(folder: Path) -> Path:
@@ -121,10 +131,10 @@ def free_ports(num: int) -> list[int]:
 def running(
     words: Sequence[str], *, folder: Path, environment: Mapping[str, str]
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a command in a session of its own, with what it says in `folder`; end all of it."""
+    """Run a command in a session of its own, with what it says in `folder`; end its tree."""
     with (folder / "said").open("ab") as said:
         process = subprocess.Popen(
-            words,
+            [*BOUND, *words],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -140,6 +150,5 @@ def running(
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_tree(process.pid)
         process.wait()

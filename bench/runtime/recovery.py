@@ -165,8 +165,7 @@ def kill_torchrun(chance: random.Random) -> float:
         sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2",
         "--max-restarts=100", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", str(_TORCHRUN),
     ]  # fmt: skip
-    # With the store shared, as it is by default, restarts on gloo fail until none is left.
-    best = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    best = bed.TORCHRUN_BEST
     with bed.open_folder() as folder, bed.running(words, folder=folder, environment=best):
         _await_steps(bed.marks_of(folder), processes=2)
         before = {mark.pid for mark in _marks(folder)}

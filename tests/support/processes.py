@@ -76,10 +76,7 @@ class Worker:
 
     def kill(self) -> None:
         """Take the whole worker away at once, as a lost node does."""
-        tree = reaping.descendants(self.pid)  # an agent gives each script a session of its own
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        reaping.send(signal.SIGKILL, tree)
+        kill_tree(self.pid)
 
     def stop(self) -> None:
         """Freeze it: it answers nothing, and its connections stay."""
@@ -315,6 +312,14 @@ class Job:
         if not path.exists():
             path.write_text(self.token)
         return path
+
+
+def kill_tree(leader: int) -> None:
+    """Kill a process group and whatever its leader started; it may have ended."""
+    tree = reaping.descendants(leader)  # an agent gives each script a session of its own
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    reaping.send(signal.SIGKILL, tree)
 
 
 def _environment() -> dict[str, str]:

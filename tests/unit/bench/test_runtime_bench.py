@@ -1,6 +1,8 @@
 """What the bench of the runtime makes of its measurements."""
 
 import json
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,13 @@ from typing import Any
 import pytest
 
 from runtime import (
+    bed,
     fuzz,
     kept,
     kills,
     profiler,
     recovery,
+    relaunch,
     servers,
     small,
     stall,
@@ -20,6 +24,7 @@ from runtime import (
     warm,
 )
 from runtime.recovery import Kill
+from runtime.train_relaunched import BEGUN
 from support.fuzzing import Outcome
 
 
@@ -237,3 +242,48 @@ def test_pushes_are_counted_once_all_workers_are_at_work() -> None:
     quick = [20 + number / 4 for number in range(9)]
 
     assert servers.rate_of([*quick, *slow]) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "holds"),
+    [pytest.param(2.5, True, id="five times"), pytest.param(2.4, False, id="not quite")],
+)
+def test_a_relaunch_is_judged_by_when_the_scripts_run_again(theirs: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
+    ours = [relaunch.Relaunch(running, running + 3.0) for running in (0.4, 0.5, 9.0)]
+    peer = [relaunch.Relaunch(running, running + 4.0) for running in (theirs, 1.0, 9.0)]
+
+    times, running, stepping = relaunch.rows_of(ours, peer)
+
+    assert times.holds is holds
+    assert [running.value, stepping.value] == pytest.approx([0.5, 3.5])
+    assert stepping.bar is None
+    assert stepping.peers == pytest.approx({relaunch.PEER: theirs + 4.0})
+
+
+def test_a_script_that_begins_and_never_steps_is_not_taken_for_running(tmp_path: Path) -> None:
+    path = tmp_path / "marks"
+    settled = [f"1.{step} {pid} {step}\n" for pid in (10, 11) for step in range(6)]
+    path.write_text("1.0 10 -1\n1.0 11 -1\n" + "".join(settled))
+
+    def kill() -> None:
+        now = time.monotonic()
+        ends = [(now + 1, 12, -1), (now + 2, 10, 9), (now + 3, 13, -1), (now + 4, 13, 0)]
+        with path.open("a") as file:
+            file.writelines(f"{at:.6f} {pid} {step}\n" for at, pid, step in ends)
+
+    found = relaunch.lose(path, kill)
+
+    assert [found.running, found.stepping] == pytest.approx([3.0, 4.0], abs=0.5)
+
+
+def test_a_script_marks_that_it_has_begun_before_all_else_and_goes_with_its_bed(
+    tmp_path: Path,
+) -> None:
+    script = Path(relaunch.__file__).parent / "train_relaunched.py"
+    with bed.running([sys.executable, str(script)], folder=tmp_path, environment={}) as process:
+        [mark, *_] = bed.await_some(
+            lambda: small.read_marks(bed.marks_of(tmp_path)) or None, "mark of the begin"
+        )
+
+    assert (mark.pid, mark.step) == (process.pid, BEGUN)
+    assert process.returncode is not None
