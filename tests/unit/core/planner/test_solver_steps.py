@@ -16,6 +16,8 @@ from ebbtide.core.planner.solver.states import Lister
 from ebbtide.core.planner.solver.table import fill_sizes
 
 SEEDS = range(40)
+AMPLE = 10.0
+"""Of the budget of states: more than all plans of five pools."""
 
 
 def make_cover(seed: int, *, pools: int = 5, sizes: int = 1, floor: float = 0.0) -> Cover:
@@ -97,7 +99,7 @@ def test_one_by_one_the_states_hold_the_best_plan(seed: int, floor: float, sizes
     cover = make_cover(seed, sizes=sizes, floor=floor)
     best = Incumbent(np.inf)
 
-    settled = settle_cover(cover, best)
+    settled = settle_cover(cover, best, share=AMPLE)
 
     assert settled.left == ()
     assert best.value == pytest.approx(least_cost(cover))
@@ -111,7 +113,7 @@ def test_a_limit_from_above_is_kept_too(seed: int, floor: float) -> None:
     narrow = replace(cover, top=1.05 * cover.demand)
     best = Incumbent(np.inf)
 
-    settled = settle_cover(narrow, best)
+    settled = settle_cover(narrow, best, share=AMPLE)
 
     assert settled.left == ()
     assert best.value == pytest.approx(least_cost(narrow))
