@@ -40,6 +40,7 @@ failureDelayLimitSeconds: 8
 failureWindowSeconds: 9
 progressSeconds: 10
 heartbeatSeconds: 0.05
+compilePools: 12
 coordinatorImage: registry.example/ebbtide:1
 namespaces: [team]
 """
@@ -58,6 +59,7 @@ namespaces: [team]
         progress_interval=timedelta(seconds=10),
         heartbeat=timedelta(seconds=0.05),
     )
+    assert found.compile_pools == 12
     assert found.coordinator_image == "registry.example/ebbtide:1"
     assert found.namespaces == ("team",)
 

@@ -25,6 +25,7 @@ from ebbtide.cluster.links import POLL_SECONDS
 from ebbtide.cluster.live import LiveCluster, Scope
 from ebbtide.cluster.pool_status import Keeping
 from ebbtide.controller import clock
+from ebbtide.controller.compiling import quicken
 from ebbtide.controller.framework import Framework
 from ebbtide.controller.handlers import make_settings, register
 from ebbtide.controller.kopf_login import log_in
@@ -101,11 +102,18 @@ class App:
                 "health on port %d, metrics on port %d", self.health.port, self.exporter.port
             )
             watches = [self._task(watch.run(), watch.path) for watch in cluster.watches]
+            compiling = self._task(
+                quicken(
+                    lambda: len(cluster.pools.records()), least=self._configuration.compile_pools
+                ),
+                "compiling",
+            )
             try:
                 await self._until_stopped(
                     [*watches, self._task(self._wait_to_lead(client, cluster), "leading")]
                 )
             finally:
+                await _end([compiling])
                 await cluster.close()
                 await self.health.stop()
                 await self.exporter.stop()

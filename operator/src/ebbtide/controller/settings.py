@@ -99,6 +99,12 @@ class _File(BaseModel):
     silent_watch_seconds: float = _seconds(
         timedelta(seconds=70), "a watch that says nothing for so long is dead", least=1.0
     )
+    compile_pools: int = Field(
+        default=32,
+        ge=0,
+        le=100_000,
+        description="from so many pools on the planner's loops are compiled; 0: never",
+    )
     coordinator_image: str = ""
     namespaces: list[str] = Field(default=[], max_length=1000)
     pools: list[_PoolEntry] = Field(default=[], max_length=1000)
@@ -110,6 +116,7 @@ class Configuration:
 
     settings: Settings = _DEFAULTS
     silent_watch_seconds: float = 70.0
+    compile_pools: int = 32
     coordinator_image: str = ""
     namespaces: tuple[str, ...] = ()  # none: all of them
     pools: tuple[dict[str, Any], ...] = ()  # as CapacityPool objects; none: those of the cluster
@@ -137,6 +144,7 @@ def read_configuration(path: Path | None) -> Configuration:
     return Configuration(
         settings=_settings(found),
         silent_watch_seconds=found.silent_watch_seconds,
+        compile_pools=found.compile_pools,
         coordinator_image=found.coordinator_image,
         namespaces=tuple(found.namespaces),
         pools=tuple(_pool(path, index, entry) for index, entry in enumerate(found.pools)),

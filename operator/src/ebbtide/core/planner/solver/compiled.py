@@ -5,10 +5,13 @@ One source, two speeds: a function marked as a `kernel` is plain Python until `c
 been called, by whoever asks many questions. The answers are the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from types import FunctionType
 from typing import Any, Final, TypeVar, cast
+
+from typing_extensions import override
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -29,17 +32,45 @@ def fast(function: Loop) -> Loop:
     return cast("Loop", FAST.get(function, function))
 
 
-def compile_kernels(*examples: tuple[Callable[..., Any], tuple[Any, ...]]) -> bool:
+def compile_kernels(
+    *examples: tuple[Callable[..., Any], tuple[Any, ...]], needs_cache: bool = False
+) -> bool:
     """
-    Compile all kernels for the types of these calls; tell whether numba is there to do it.
+    Compile all kernels for the types of these calls; tell whether it is done.
 
-    Takes some seconds, or a fraction of one where an earlier run could leave its cache. Others may
-    ask questions meanwhile.
+    It is not where numba is missing. Takes half a minute, or about a second where an earlier run
+    could leave its cache: who cannot spare more asks with `needs_cache`, and gets nothing where
+    one call is not in the cache. Others may ask questions meanwhile.
     """
     try:
         import numba  # noqa: PLC0415 -- takes half a second, and is optional
     except ImportError:
         return False
+    found = _wrap(numba)
+    with _refusing() if needs_cache else nullcontext() as refused:
+        try:
+            for function, arguments in examples:
+                found[function](*arguments)
+        except RuntimeError:
+            if not refused:
+                raise
+            return False
+    FAST.update(found)
+    return True
+
+
+def find_cache() -> str | None:
+    """Return the folder that keeps what is compiled; None: nowhere to write one, or no numba."""
+    try:
+        import numba  # noqa: PLC0415 -- optional, and slow
+    except ImportError:
+        return None
+    path = _compile(numba, KERNELS[0]).stats.cache_path
+    return None if path is None else str(path)
+
+
+def _wrap(numba: Any) -> dict[object, Any]:  # noqa: ANN401 -- numba has no types
+    """Return for each kernel a form that is compiled, or loaded, when it is first called."""
     made: dict[str, Any] = {}
     found: dict[object, Any] = {}
     digest = _digest()
@@ -49,10 +80,28 @@ def compile_kernels(*examples: tuple[Callable[..., Any], tuple[Any, ...]]) -> bo
         copied = FunctionType(loop.__code__, names, loop.__name__, loop.__defaults__)
         copied.__module__, copied.__qualname__ = loop.__module__, f"{loop.__name__}-{digest}"
         found[loop] = made[loop.__name__] = _compile(numba, copied)
-    for function, arguments in examples:
-        found[function](*arguments)
-    FAST.update(found)
-    return True
+    return found
+
+
+@contextmanager
+def _refusing() -> Iterator[list[str]]:
+    """Let kernels be loaded, and end any compilation as it begins; yields what was refused."""
+    from numba.core import event  # noqa: PLC0415 -- as numba itself
+
+    refused: list[str] = []
+
+    class Refusal(event.Listener):
+        @override
+        def on_start(self, event: Any) -> None:
+            refused.append(event.data["dispatcher"].__name__)
+            raise RuntimeError(f"{refused[-1]} is not in the cache")
+
+        @override
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Refusal()):
+        yield refused
 
 
 def _digest() -> str:

@@ -120,8 +120,8 @@ def count_early_cuts() -> int:
     return EARLY_CUTS if FAST else 0
 
 
-def compile_solver() -> bool:
-    """Compile the loops of the solver; tell whether numba is there to do it."""
+def compile_solver(*, needs_cache: bool = False) -> bool:
+    """Compile the loops of the solver, or only load them; tell whether it is done."""
     row, one = np.ones(2), np.ones(1)
     table = Table(row, row, row, row, row, one, one, one, one, one, 0.0, 0.0)
     best = Best(np.array([np.inf, 0.0]), np.empty(2), np.empty(1))
@@ -134,4 +134,5 @@ def compile_solver() -> bool:
         (fill, (table, filling, np.empty(2), Span(0, 1, 0.0))),
         (goal_of, (1.0, 0.0)),
         (limit_most, (np.ones((4, 2)), 1.0, 0.0)),
+        needs_cache=needs_cache,
     )
