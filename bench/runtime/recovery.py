@@ -1,11 +1,15 @@
 """
-From the kill of a member to the next step: ours with a warm spare, torchrun at its best settings.
+From the kill of a member to the next step: ours with a warm spare, torchrun and torchft at best.
 
 A kill is SIGKILL of one rank's process, at any moment of a step. The next step is the first that a
 process applies which had applied none before the kill: the promoted spare, or what torchrun started
-anew. So neither a step that was already reduced counts, nor one that a survivor made alone.
+anew. So neither a step that was already reduced counts, nor one that a survivor made alone. torchft
+has no spare to promote: there, where it is installed, it is the first that the survivor does make
+alone.
 """
 
+import contextlib
+import importlib.util
 import os
 import random
 import signal
@@ -27,10 +31,21 @@ ROUNDS: Final = 4
 KILLS_EACH: Final = 10
 """Of ours in a round; of torchrun there is one, which takes as long as all of these."""
 SETTLED_STEPS: Final = 5
+PAIR: Final = 2
+PAIR_STEPS: Final = 4 * SETTLED_STEPS
+"""Of two replicas of torchft together, which must have met first."""
 BAR_RATIO: Final = 50.0
 GOAL_RATIO: Final = 100.0
 BAR_REFORMING_MS: Final = 30.0
+TORCHFT: Final = "torchft, heartbeats lost for 0.3 s"
 _TORCHRUN: Final = Path(__file__).parent / "train_torchrun.py"
+_TORCHFT: Final = Path(__file__).parent / "train_torchft.py"
+_LIGHTHOUSE: Final = Path(sys.executable).parent / "torchft_lighthouse"
+_QUORUM: Final = (
+    "--min_replicas=1", "--join_timeout_ms=100", "--quorum_tick_ms=20",
+    "--heartbeat_timeout_ms=300",
+)  # fmt: skip
+"""Its own are 60 s, 0.1 s and 5 s; a replica here sends a heartbeat each 0.05 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +71,38 @@ def rows() -> list[Row]:
     return rows_of(*measure(rounds=ROUNDS, kills=KILLS_EACH))
 
 
-def measure(*, rounds: int, kills: int) -> tuple[list[Kill], list[float]]:
-    """Return our kills, and the seconds that each kill of torchrun's took."""
+def measure(*, rounds: int, kills: int) -> tuple[list[Kill], list[float], list[float]]:
+    """Return our kills, and the seconds that each kill of torchrun's and of torchft's took."""
     chance = random.Random(0)
+    has_torchft = importlib.util.find_spec("torchft") is not None
     ours: list[Kill] = []
-    theirs: list[float] = []
+    torchrun: list[float] = []
+    torchft: list[float] = []
     with bed.open_nursery() as nursery:
         for number in range(rounds):
-            theirs.append(kill_torchrun(chance))
+            torchrun.append(kill_torchrun(chance))
             ours += kill_ours(nursery, num=kills, chance=chance)
+            if has_torchft:
+                torchft.append(kill_torchft(chance))
             print(f" {number + 1}/{rounds}", end="", flush=True, file=sys.stderr)
-    return ours, theirs
+    return ours, torchrun, torchft
 
 
-def rows_of(ours: Sequence[Kill], theirs: Sequence[float]) -> list[Row]:
-    """Judge what was measured."""
+def rows_of(ours: Sequence[Kill], theirs: Sequence[float], torchft: Sequence[float]) -> list[Row]:
+    """Judge what was measured; of torchft there may be nothing."""
     next_steps = [kill.next_step * 1000 for kill in ours]
     median, slowest = statistics.median(next_steps), max(next_steps)
     noticed = statistics.median(kill.noticed for kill in ours) * 1000
     held = statistics.median(kill.held for kill in ours) * 1000
     peer, goal = statistics.median(theirs) * 1000, {"goal": GOAL_RATIO}
     reforming = statistics.median(kill.reforming for kill in ours) * 1000
+    others = {"torchrun": theirs, **({TORCHFT: torchft} if torchft else {})}
+    medians = {name: statistics.median(seconds) * 1000 for name, seconds in others.items()}
+    slowests = {name: max(seconds) * 1000 for name, seconds in others.items()}
     return [
         Row("kill to next step, times torchrun's", peer / median, "x", "higher", BAR_RATIO, goal),
-        Row("... median", median, "ms", "lower", peers={"torchrun": peer}),
-        Row("... slowest", slowest, "ms", "lower", peers={"torchrun": max(theirs) * 1000}),
+        Row("... median", median, "ms", "lower", peers=medians),
+        Row("... slowest", slowest, "ms", "lower", peers=slowests),
         Row("kill to its notice, median", noticed, "ms", "lower"),
         Row("kill to all held still, median", held, "ms", "lower"),
         Row(
@@ -173,7 +195,38 @@ def kill_torchrun(chance: random.Random) -> float:
         return _await_newcomer(folder, before) - killed_at
 
 
-# ---------------------------------------------------------------- both
+# ---------------------------------------------------------------- torchft
+
+
+def kill_torchft(chance: random.Random) -> float:
+    """Train with two replicas of torchft, kill one, return the seconds to the other's next step."""
+    [port] = bed.free_ports(1)
+    found = {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+    with bed.open_folder() as folder, contextlib.ExitStack() as stack:
+        for words in (
+            [str(_LIGHTHOUSE), f"--bind=[::]:{port}", *_QUORUM],
+            *[[sys.executable, str(_TORCHFT)]] * PAIR,
+        ):
+            stack.enter_context(bed.running(words, folder=folder, environment=found))
+        bed.await_some(lambda: _is_pair(_marks(folder)[-PAIR_STEPS:]), "steps of two replicas")
+        victim = chance.choice(sorted({mark.pid for mark in _marks(folder)}))
+        killed_at, _ = _kill(victim, chance)
+        return bed.await_some(lambda: first_alone(_marks(folder), killed_at), "step") - killed_at
+
+
+def _is_pair(marks: Sequence[small.Mark]) -> bool | None:
+    steps = {(mark.pid, mark.step) for mark in marks}
+    pids = {mark.pid for mark in marks}
+    is_full, is_joint = len(marks) == PAIR_STEPS, steps == {(pid, PAIR) for pid in pids}
+    return True if is_full and is_joint and len(pids) == PAIR else None
+
+
+def first_alone(marks: Sequence[small.Mark], after: float) -> float | None:
+    """Return when a replica first made a step alone after that moment."""
+    return next((mark.at for mark in marks if mark.at > after and mark.step == 1), None)
+
+
+# ---------------------------------------------------------------- all
 
 
 def _marks(folder: Path) -> list[small.Mark]:

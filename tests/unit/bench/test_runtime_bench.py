@@ -55,13 +55,30 @@ def test_every_mark_that_a_process_leaves_is_read(
 def test_a_recovery_is_judged_against_torchrun(theirs: float, holds: bool) -> None:  # noqa: FBT001 -- the expected answer of a case
     ours = [Kill(0.01, 0.02, 0.04, next_step) for next_step in (0.07, 0.08, 0.2)]
 
-    times, median, slowest, noticed, held, reforming = recovery.rows_of(ours, [theirs, 1.0, 9.0])
+    times, median, slowest, noticed, held, reforming = recovery.rows_of(
+        ours, [theirs, 1.0, 9.0], [0.3, 0.4, 0.9]
+    )
 
     assert times.holds is holds
     assert [median.value, slowest.value] == pytest.approx([80.0, 200.0])
     assert [noticed.value, held.value] == pytest.approx([10.0, 20.0])
     assert reforming.value == pytest.approx(20.0)
     assert reforming.holds
+    assert median.peers == pytest.approx({"torchrun": theirs * 1000, recovery.TORCHFT: 400.0})
+    assert slowest.peers == pytest.approx({"torchrun": 9000.0, recovery.TORCHFT: 900.0})
+
+
+def test_where_torchft_is_not_installed_it_is_no_peer_of_a_recovery() -> None:
+    _, median, *_ = recovery.rows_of([Kill(0.01, 0.02, 0.04, 0.07)], [4.0], [])
+
+    assert median.peers == {"torchrun": 4000.0}
+
+
+def test_torchft_goes_on_with_the_first_step_that_one_replica_makes_alone_after_the_kill() -> None:
+    marks = [small.Mark(at, 10, num) for at, num in ((1.0, 1), (2.0, 2), (3.1, 2), (3.4, 1))]
+
+    assert recovery.first_alone(marks, 3.0) == pytest.approx(3.4)
+    assert recovery.first_alone(marks[:3], 3.0) is None
 
 
 def test_of_a_long_run_the_newest_marks_are_read(tmp_path: Path) -> None:
