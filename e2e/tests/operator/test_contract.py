@@ -7,6 +7,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from world.api import Api
 
@@ -399,3 +401,16 @@ async def restricted(bench: Bench, operator: Operator) -> Any:
     path = f"{bench.core}/serviceaccounts/default/token"
     token = (await bench.api.request("POST", path, request))["status"]["token"]
     return operator.with_token(token)
+
+
+@pytest.mark.timeout(300)  # a fresh clone compiles for half a minute, at low priority
+async def test_where_there_are_many_pools_the_planner_is_compiled_beside_the_work(
+    bench: Bench, operator: Operator
+) -> None:
+    operator.start(settings={"compilePools": 1})
+    await bench.add_job()
+
+    await bench.until_pods(4)  # nothing waits for it
+    await operator.says("the planner's loops are compiled", seconds=240)
+
+    assert await operator.stop() == 0
