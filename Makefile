@@ -70,7 +70,7 @@ architecture: venv ## Layout, sizes, import contracts, words, documents
 
 e2e: venv ## End to end, on our own control plane or on yours (CLUSTER=current uses KUBECONFIG)
 	@$(if $(filter $(CLUSTER),$(CLUSTERS)),,$(error CLUSTER is "$(CLUSTER)"; it may be: $(CLUSTERS)))
-	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) plans revocations jobs e2e
+	@EBBTIDE_CLUSTER=$(CLUSTER) $(TESTS) plans jobs e2e
 
 ##@ Benches: one table each, with bar and peer beside each figure, and build/bench/*.json
 .PHONY: bench-models bench-solver bench-policy bench-runtime

@@ -86,8 +86,6 @@ END_TO_END = ("-v", "-p", "no:xdist", "--timeout=300")
 MAKE = ("make", "--no-print-directory")
 SYSTEM = (*MAKE, "system", "controlplane")
 
-REVOCATIONS = "e2e/tests/jobs/test_revocations.py"
-
 # In the order of `all`. Those of `END_TO_END` have a control plane and a network of their own each;
 # what is quick and often wrong is shown before them.
 PARTS = (
@@ -114,8 +112,8 @@ PARTS = (
         second_chance=True,
     ),
     Part(
-        name="revocations",
-        folder=REVOCATIONS,
+        name="jobs",
+        folder="e2e/tests/jobs",
         options=END_TO_END,
         prepare=SYSTEM,
         waits=True,
@@ -123,11 +121,9 @@ PARTS = (
         second_chance=True,
     ),
     Part(
-        name="jobs",
-        folder="e2e/tests/jobs",
-        options=(*END_TO_END, f"--ignore={REVOCATIONS}"),
-        prepare=SYSTEM,
-        beside=True,
+        name="runtime",
+        folder="tests/runtime",
+        options=("-m", "not timed", "--timeout=120"),
         second_chance=True,
     ),
     Part(
@@ -135,18 +131,10 @@ PARTS = (
         folder="e2e/tests",
         options=(*END_TO_END, "--ignore=e2e/tests/jobs", "--ignore=e2e/tests/plans"),
         prepare=SYSTEM,
-        beside=True,
-        second_chance=True,
-    ),
-    Part(
-        name="runtime",
-        folder="tests/runtime",
-        # Two processes that mostly wait; each keeps to a file for as long as it has one.
-        options=("-m", "not timed", "-n", "2", "--dist", "worksteal", "--timeout=120"),
         second_chance=True,
     ),
 )
-NEED_NODES = frozenset({"jobs", "plans", "revocations"})
+NEED_NODES = frozenset({"jobs", "plans"})
 
 
 def tally_of(report: Path) -> Tally:

@@ -112,7 +112,7 @@ def test_all_runs_every_part_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [part.name for part in run_tests.selected(["all"])]
 
     assert names == [part.name for part in run_tests.PARTS]
-    assert names[-1] == "runtime"
+    assert names[-1] == "e2e"
 
 
 def test_no_two_parts_run_the_same_tests_and_none_is_left_out(tmp_path: Path) -> None:
@@ -121,7 +121,6 @@ def test_no_two_parts_run_the_same_tests_and_none_is_left_out(tmp_path: Path) ->
 
     assert "timed" in by_name["timed"].options
     assert "not timed" in by_name["runtime"].options
-    assert f"--ignore={by_name['revocations'].folder}" in by_name["jobs"].options
     assert {f"--ignore={by_name[name].folder}" for name in ("jobs", "plans")} < set(
         by_name["e2e"].options
     )
