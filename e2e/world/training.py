@@ -154,7 +154,7 @@ class Training:
             lambda job: job.condition(kind).get("status") == "True", what=kind, timeout=timeout
         )
 
-    async def until_over(self, *, timeout: float = 90.0) -> None:
+    async def until_over(self, *, timeout: float = 150.0) -> None:
         """Wait for the end; raise when it is not Complete."""
         ends = ("Complete", "Failed")
         await self.until(lambda job: job.status.get("state") in ends, what="over", timeout=timeout)
