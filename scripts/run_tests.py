@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / ".run" / "tests"
 TEAR_DOWN_SECONDS = 60
 NEWS_SECONDS = 30
-# Should this process be killed, its child is interrupted, and tears down.
 NUM_SLOWEST = 15
 GIVE_WAY = ("nice", "-n", "15")
+# Should this process be killed, its child is interrupted, and tears down.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "INT", "--") if shutil.which("setpriv") else ()
 MOST_SECOND_CHANCES = 4
 # What needs an API server and no nodes: all that can run on a cluster that is not ours to break.
@@ -46,7 +46,7 @@ class Part:
 
     name: str
     folder: str = ""
-    """A folder of tests, or one file."""
+    """Of tests."""
     command: tuple[str, ...] = ()
     """Instead of tests: what must exit with 0. It counts as one."""
     options: tuple[str, ...] = ()
@@ -305,8 +305,7 @@ def run_part(part: Part, *, coverage: bool, extra: list[str]) -> Tally:
     if part.command:
         status = run(command_for(part, coverage=coverage, extra=extra))
         return Tally(num_passed=int(status == 0), num_failed=int(status != 0))
-    place = ROOT / part.folder
-    if not place.is_file() and not any(place.rglob("test_*.py")):
+    if not any((ROOT / part.folder).rglob("test_*.py")):
         print(f"{part.folder} holds no test: that counts as a failure", flush=True)
         return Tally(num_failed=1)
     if not is_prepared(part):

@@ -7,7 +7,6 @@ one process. All of them, and the coordinator, end with the process that was sta
 
 import atexit
 import contextlib
-import ctypes
 import os
 import secrets
 import shutil
@@ -22,6 +21,7 @@ from typing import Final, NoReturn
 import msgspec
 import torch
 
+from ebbtide.runtime import reaping
 from ebbtide.runtime.environment import Place
 from ebbtide.wire import names
 from ebbtide.wire.messages import WorkSpec
@@ -29,7 +29,6 @@ from ebbtide.wire.messages import WorkSpec
 JOB: Final = "local/try"
 HOST: Final = "127.0.0.1"
 GRACE: Final = 15.0
-_PARENT_DEATH: Final = 1  # PR_SET_PDEATHSIG
 
 
 def work_for(processes: int, *, steps: int, global_batch_size: int) -> WorkSpec:
@@ -100,9 +99,7 @@ def _fork() -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
+        reaping.end_with(parent)
     return pid
 
 

@@ -25,6 +25,7 @@ PASSED_ON: Final = frozenset(
 STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 WATCHED: Final = PASSED_ON | {signal.SIGCHLD}
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
+_PARENT_DEATH: Final = 1  # PR_SET_PDEATHSIG
 
 
 def begin() -> None:
@@ -37,6 +38,13 @@ def adopt_orphans() -> None:
     """Let orphaned descendants become this process's children, also when it is not PID 1."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel end this process together with its parent, now where that has gone."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,6 @@ threads and hold whatever it likes, since it ends; who forked it stays as it was
 context takes seconds, and what a step on one imports is what a step on the CPU does.
 """
 
-import ctypes
 import linecache
 import os
 import select
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from ebbtide.runtime import needs
+from ebbtide.runtime import needs, reaping
 from ebbtide.runtime.needs import Needs
 from ebbtide.wire import names
 
@@ -30,7 +29,6 @@ PATIENCE_S: Final = 60.0
 READ_BYTES: Final = 1 << 16
 STEPS: Final = 2
 WIDTH: Final = 8
-_PARENT_DEATH: Final = 1  # PR_SET_PDEATHSIG
 
 
 class TrialError(Exception):
@@ -46,8 +44,10 @@ def find(train: Callable[[str], None] | None = None, *, patience: float = PATIEN
     """
     with tempfile.TemporaryDirectory(prefix="ebbtide-trial-") as folder:
         read, write = os.pipe()
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
+            reaping.end_with(parent)
             os.close(read)
             _be_child(train or train_alone, folder=folder, answer=write)
         os.close(write)
@@ -126,8 +126,7 @@ def _be_child(train: Callable[[str], None], *, folder: str, answer: int) -> NoRe
 
 
 def _forget_parent(folder: str) -> None:
-    """Die with the parent, say nothing, obey the usual signals, and see no GPU."""
-    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+    """Say nothing, obey the usual signals, and see no GPU."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

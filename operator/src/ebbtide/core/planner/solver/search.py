@@ -207,7 +207,7 @@ class _Search:
         found = self.found
         found.used_fall_back = True
         left: dict[float, float] = {}
-        for lowest, _, part, *_ in self.heap:
+        for lowest, _, part in self.heap:
             for size in part.sizes.tolist():
                 left[size] = min(lowest, left.get(size, np.inf))
         for size, lowest in left.items():
