@@ -118,6 +118,36 @@ def test_the_coordinator_hears_of_a_worker_when_its_imports_are_done() -> None:
     assert min(heard_s.values()) >= PROMPT.container_s + PROMPT.join_s
 
 
+def test_joining_when_nobody_is_there_yet_may_take_longer() -> None:
+    timing = replace(PROMPT, first_join_s=PROMPT.join_s + 30.0)
+
+    usual, slow = (play(make_job(steps=3000), timing=each) for each in (PROMPT, timing))
+
+    assert seconds_of(slow, reasons.RUNNING_EVENT) == [
+        seconds + 30.0 for seconds in seconds_of(usual, reasons.RUNNING_EVENT)
+    ]
+
+
+def test_who_joins_later_is_as_quick_as_ever() -> None:
+    job, trace = make_job(steps=3000), nodes(spot=((600.5, 1),))
+    cut_off = replace(PROMPT, warned_share=0.0)
+
+    short_handed = [
+        sum(
+            (each.ended - each.began).total_seconds()
+            for each in found.stretches
+            if each.members < 3
+        )
+        for found in (
+            play(job, timing=timing, trace=trace)
+            for timing in (cut_off, replace(cut_off, first_join_s=PROMPT.join_s + 30.0))
+        )
+    ]
+
+    assert short_handed[0] > 0
+    assert short_handed[1] == pytest.approx(short_handed[0], abs=1.0)
+
+
 def test_a_total_loss_without_notice_throws_away_what_no_checkpoint_holds() -> None:
     timing = replace(PROMPT, warned_share=0.0)
     job = make_job(steps=3000, on_demand_floor=0)

@@ -205,7 +205,8 @@ class Pods:
             self._open(pod)
         if pod.role is not Role.WORKER:
             return  # servers are there or not; what they do to training is not simulated
-        self.agenda.after(self.timing.join_s, lambda: self._join(name))
+        join_s = self.timing.join_after_s(first=not self._joined)
+        self.agenda.after(join_s, lambda: self._join(name))
 
     def _join(self, name: str) -> None:
         """Have a worker connect: its imports come first, and the coordinator knows of none."""

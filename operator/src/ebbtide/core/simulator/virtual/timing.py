@@ -22,6 +22,8 @@ class Timing:
     """From a bound pod to a container that runs; the image is on the node, or comes with it."""
     join_s: float = 8.0
     """From a container that runs to a worker that could train: imports, connection."""
+    first_join_s: float | None = None
+    """The same where nobody has joined yet: all import at once. None: as later."""
     coordinator_s: float = 2.0
     """From the coordinator's pod to a coordinator that answers; its node is always there."""
     reform_s: float = 0.03
@@ -69,6 +71,10 @@ class Timing:
                 mean, deviation, _ = self.start_up.stages[name].guess(pool)
                 total += float(np.exp(mean + deviation * chance.standard_normal()))
         return total
+
+    def join_after_s(self, *, first: bool) -> float:
+        """Return how long a worker takes to join; `first`: nobody has joined yet."""
+        return self.first_join_s if first and self.first_join_s is not None else self.join_s
 
     def draw_is_warned(self, chance: np.random.Generator) -> bool:
         """Tell whether a revocation is announced."""
