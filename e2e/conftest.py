@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from support.scratch import keep_in
 from world.api import Api, ApiError
 from world.build import BuildError, die_with_parent, find_or_build
 from world.controlplane import Settings
@@ -63,6 +64,12 @@ def _start_shell() -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*die_with_parent(), "sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing that is killed leaves its files in /tmp."""
+    keep_in(tmp_path_factory.mktemp("scratch"))
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.scratch import keep_in
+
 # The same examples everywhere and every time: a law that fails, fails for everyone.
 settings.register_profile(
     "fixed",
@@ -28,6 +30,11 @@ def pytest_configure() -> None:
 # looptime asks for the current loop before each test; where none was ever set, asyncio would make
 # one that nobody closes.
 asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> None:
+    keep_in(tmp_path_factory.mktemp("scratch"))
 
 
 def has_cuda() -> bool:

@@ -1,15 +1,15 @@
 """Every example trains as two processes without a cluster, and learns what it should."""
 
-import os
 import re
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from ebbtide.api.convert import parse_job, parse_profile
 from ebbtide.core.values.job import Job
+from support.nursery import Nursery
+from support.processes import start_script
 
 from .conftest import DIGITS, MakeJob
 
@@ -17,19 +17,14 @@ EXAMPLES = DIGITS.parents[1]
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
 
 
-def train(name: str, *options: str) -> str:
+def train(nursery: Nursery, folder: Path, name: str, *options: str) -> str:
     """Run an example as two processes; return what they printed."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name / "train.py"), "--local", "2", *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=True,
-    )
-    assert "Warning" not in done.stderr, done.stderr
-    assert "2 members, 2 ranks" in done.stdout
-    return done.stdout
+    script = EXAMPLES / name / "train.py"
+    run = start_script(nursery, script, "--local", "2", *options, log=folder / f"{name}.log")
+    assert run.await_code(patience=110) == 0, run.said()
+    assert "Warning" not in run.said(), run.said()
+    assert "2 members, 2 ranks" in run.said()
+    return run.said()
 
 
 def values_after(word: str, said: str) -> list[float]:
@@ -37,8 +32,8 @@ def values_after(word: str, said: str) -> list[float]:
 
 
 @pytest.mark.timeout(120)
-def test_the_language_model_learns_letters() -> None:
-    said = train("language", "--steps", "60")
+def test_the_language_model_learns_letters(nursery: Nursery, tmp_path: Path) -> None:
+    said = train(nursery, tmp_path, "language", "--steps", "60")
 
     losses = values_after("loss", said)
     assert len(losses) == 2
@@ -48,8 +43,8 @@ def test_the_language_model_learns_letters() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_the_recommender_learns_through_sparse_gradients() -> None:
-    said = train("recommender", "--steps", "120")
+def test_the_recommender_learns_through_sparse_gradients(nursery: Nursery, tmp_path: Path) -> None:
+    said = train(nursery, tmp_path, "recommender", "--steps", "120")
 
     accuracies = values_after("test accuracy", said)
     assert len(accuracies) == 2

@@ -1,49 +1,29 @@
 """The process group alone: formed, broken from another thread, formed again."""
 
 import json
-import os
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ebbtide.wire import names
 from support.nursery import Nursery
+from support.processes import start_script
 
 SCRIPT = Path(__file__).parents[1] / "support" / "group_ranks.py"
-LIMIT = 40
 
 pytestmark = pytest.mark.timed
 
 
 def play(nursery: Nursery, folder: Path, *, scene: str, world: int) -> list[dict[str, Any]]:
     """Play a scene with so many ranks; return what each saw."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        names.ENV_JOB: "tests/group",
-        names.ENV_WORKER: "group",
-        names.ENV_INDEX: "0",
-        names.ENV_ADDRESS: "127.0.0.1",
-        names.ENV_COORDINATOR: "127.0.0.1:9",
-        names.ENV_CHECKPOINT_PATH: str(folder),
-    }
-    pids = [
-        nursery.start(
-            env=environment,
-            arguments=["--", "python", str(SCRIPT), scene, str(rank), str(world), str(folder)],
-            log=folder / f"{rank}.log",
+    ranks = [
+        start_script(
+            nursery, SCRIPT, scene, str(rank), str(world), str(folder), log=folder / f"{rank}.log"
         )
         for rank in range(world)
     ]
-    until = time.monotonic() + LIMIT
-    while any(nursery.poll(pid) is None for pid in pids) and time.monotonic() < until:
-        time.sleep(0.02)
-    logs = "".join(path.read_text() for path in folder.glob("*.log"))
-    assert [nursery.poll(pid) for pid in pids] == [0] * world, logs
+    codes = [rank.await_code() for rank in ranks]
+    assert codes == [0] * world, "".join(rank.said() for rank in ranks)
     files = (folder / f"seen-{rank}.json" for rank in range(world))
     return [json.loads(file.read_text()) for file in files if file.exists()]
 

@@ -1,12 +1,12 @@
 """The scripts of docs/training.md run as they stand."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.nursery import Nursery
+from support.processes import start_script
 
 from .conftest import DIGITS
 
@@ -16,22 +16,17 @@ SCRIPTS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTI
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
-def test_every_script_of_the_page_trains_to_its_end(number: int, tmp_path: Path) -> None:
+def test_every_script_of_the_page_trains_to_its_end(
+    nursery: Nursery, number: int, tmp_path: Path
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPTS[number])
 
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    run = start_script(nursery, script, log=tmp_path / "train.log")
 
-    assert done.returncode == 0, done.stderr
-    assert "done: " in done.stdout
-    assert "Warning" not in done.stderr, done.stderr
+    assert run.await_code(patience=110) == 0, run.said()
+    assert "done: " in run.said()
+    assert "Warning" not in run.said(), run.said()
 
 
 def test_the_page_names_every_word_of_a_job() -> None:

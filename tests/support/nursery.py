@@ -7,12 +7,14 @@ whose imports are then already done. Requests and answers are lines of JSON on s
 output.
 """
 
+import atexit
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -73,6 +75,7 @@ def _become(request: dict[str, Any], tell: int) -> NoReturn:
     os.close(tell)
     os.environ.clear()
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # to be looked up in the environment of now
     code = 1
     try:
         is_server = os.environ.get(names.ENV_ROLE) == names.ROLE_SERVER
@@ -81,6 +84,7 @@ def _become(request: dict[str, Any], tell: int) -> NoReturn:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks
         traceback.print_exc()
+    atexit._run_exitfuncs()  # as the interpreter does, before it takes itself apart
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -90,6 +90,13 @@ class Worker:
         """Everything it printed."""
         return self.log.read_text()
 
+    def await_code(self, patience: float = PATIENCE) -> int:
+        """Wait until it ends; return its exit code."""
+        await_that(
+            lambda: self.code is not None, f"end of {self.name}", self.said, patience=patience
+        )
+        return int(self.code or 0)
+
 
 @dataclass(slots=True, kw_only=True)
 class Job:
@@ -292,12 +299,8 @@ class Job:
     def await_that(
         self, is_so: Callable[[], bool], what: str, more: Callable[[], str] = lambda: ""
     ) -> None:
-        """Wait for something that no single event tells; says everything when it does not come."""
-        until = time.monotonic() + self.patience
-        while not is_so():
-            if time.monotonic() > until:
-                raise TimeoutError(f"no {what} in {self.patience} s; {more()}\n{self.logs()}")
-            time.sleep(_LOOK)
+        """Wait for something; show the logs when it does not come."""
+        await_that(is_so, what, lambda: f"{more()}\n{self.logs()}", patience=self.patience)
 
     def logs(self) -> str:
         """The ends of all logs."""
@@ -312,6 +315,38 @@ class Job:
         if not path.exists():
             path.write_text(self.token)
         return path
+
+
+def start_script(nursery: Nursery, script: Path, *words: str, log: Path, **extra: str) -> Worker:
+    """Start a script that belongs to no job: like any of a worker's, and without a cold start."""
+    environment = {
+        **_environment(),
+        names.ENV_JOB: "tests/alone",
+        names.ENV_WORKER: log.stem,
+        names.ENV_INDEX: "0",
+        names.ENV_ADDRESS: "127.0.0.1",
+        names.ENV_COORDINATOR: "127.0.0.1:9",  # nobody listens there
+        names.ENV_CHECKPOINT_PATH: str(log.parent),
+        **extra,
+    }
+    pid = nursery.start(env=environment, arguments=["--", "python", str(script), *words], log=log)
+    return Worker(name=log.stem, pid=pid, log=log, _nursery=nursery)
+
+
+def await_that(
+    is_so: Callable[[], bool],
+    what: str,
+    more: Callable[[], str] = lambda: "",
+    *,
+    patience: float = PATIENCE,
+    look: float = _LOOK,
+) -> None:
+    """Wait for something that no single event tells; says everything when it does not come."""
+    until = time.monotonic() + patience
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError(f"no {what} in {patience} s; {more()}")
+        time.sleep(look)
 
 
 def kill_tree(leader: int) -> None:

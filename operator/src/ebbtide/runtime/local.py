@@ -2,7 +2,8 @@
 A job on this machine, to try a script out: a coordinator beside it, and forks of it as workers.
 
 Each fork comes back from `join` like the script itself and runs the rest of it, as one worker of
-one process. All of them, and the coordinator, end with the process that was started by hand.
+one process. All of them, and the coordinator, end with the process that was started by hand, and a
+keeper, which is no worker, removes their folder however that process ended.
 """
 
 import atexit
@@ -51,8 +52,9 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
     with socket.create_server((HOST, 0)) as free:
         coordinator = f"{HOST}:{free.getsockname()[1]}"
     checkpoints = checkpoint_path or str(folder / "checkpoints")
-    pids = [_fork_coordinator(coordinator, token=token, work=work)]
+    keeper = _fork_keeper(coordinator, folder=folder, token=token, work=work)
     torch.set_num_threads(1)  # more would need a pool, which no fork survives
+    pids = []
     index = 0
     for number in range(1, processes):
         pid = _fork()
@@ -61,7 +63,7 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
             break
         pids.append(pid)
     if index == 0:
-        atexit.register(_end, pids[0], pids[1:], folder)
+        atexit.register(_end, keeper, pids)
     return Place(
         job=JOB,
         worker=names.pod_name(job="try", role=names.ROLE_WORKER, index=index, attempt=1),
@@ -103,40 +105,55 @@ def _fork() -> int:
     return pid
 
 
-def _fork_coordinator(address: str, *, token: Path, work: WorkSpec) -> int:
-    pid = _fork()
+def _fork_keeper(address: str, *, folder: Path, token: Path, work: WorkSpec) -> int:
+    """Fork the process that starts the coordinator, and clears up once this one has gone."""
+    parent = os.getpid()
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    pid = os.fork()
     if pid == 0:
-        _become(
-            [sys.executable, "-m", "ebbtide.coordinator"],
-            {
-                **os.environ,
-                names.ENV_JOB: JOB,
-                names.ENV_ATTEMPT: "1",
-                names.ENV_ADDRESS: HOST,
-                names.ENV_COORDINATOR: address,
-                names.ENV_TOKEN_FILE: str(token),
-                names.ENV_WORK: msgspec.json.encode(work).decode(),
-            },
-        )
+        _keep(parent, _coordinator_environment(address, token=token, work=work), folder)
+    signal.pthread_sigmask(signal.SIG_SETMASK, usual)
     return pid
 
 
-def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this fork by a program that says nothing."""
+def _keep(parent: int, environment: Mapping[str, str], folder: Path) -> NoReturn:
+    """Wait for the end of the parent, which the kernel tells of, or for its word."""
     try:
+        os.setsid()  # what is sent to the whole group, or typed, is not meant for it
         silence = os.open(os.devnull, os.O_RDWR)
-        os.dup2(silence, sys.stdout.fileno())
-        os.execve(words[0], list(words), dict(environment))  # noqa: S606 -- our own interpreter
+        for stream in (0, 1, 2):
+            os.dup2(silence, stream)
+        coordinator = _fork()
+        if coordinator == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            words = [sys.executable, "-m", "ebbtide.coordinator"]
+            os.execve(words[0], words, dict(environment))  # noqa: S606 -- our own interpreter
+        reaping.end_with(parent, by=signal.SIGTERM)
+        signal.sigwait({signal.SIGTERM})
+        os.kill(coordinator, signal.SIGTERM)
+        os.waitpid(coordinator, 0)
+        shutil.rmtree(folder, ignore_errors=True)
     finally:
-        os._exit(names.EXIT_USAGE)
+        os._exit(0)
 
 
-def _end(coordinator: int, forks: Sequence[int], folder: Path) -> None:
+def _coordinator_environment(address: str, *, token: Path, work: WorkSpec) -> dict[str, str]:
+    return {
+        **os.environ,
+        names.ENV_JOB: JOB,
+        names.ENV_ATTEMPT: "1",
+        names.ENV_ADDRESS: HOST,
+        names.ENV_COORDINATOR: address,
+        names.ENV_TOKEN_FILE: str(token),
+        names.ENV_WORK: msgspec.json.encode(work).decode(),
+    }
+
+
+def _end(keeper: int, forks: Sequence[int]) -> None:
     """At the end of the script that was started by hand: wait for the others, clear up."""
     for pid in forks:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(coordinator, signal.SIGTERM)
-        os.waitpid(coordinator, 0)
-    shutil.rmtree(folder, ignore_errors=True)
+        os.kill(keeper, signal.SIGTERM)
+        os.waitpid(keeper, 0)

@@ -40,11 +40,11 @@ def adopt_orphans() -> None:
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_with(parent: int) -> None:
-    """Have the kernel end this process together with its parent, now where that has gone."""
-    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+def end_with(parent: int, *, by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when its parent ends, now where that has gone."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH, by, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(1)
+        os.kill(os.getpid(), by)
 
 
 @dataclass(slots=True, kw_only=True)

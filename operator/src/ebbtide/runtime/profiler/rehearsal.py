@@ -6,12 +6,11 @@ The loop that it gets here takes the size of each batch from `ebbtide profile`, 
 and ends the script when there is nothing more to measure.
 """
 
-import atexit
-import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -192,8 +191,8 @@ class ProfiledJob(Job):
 def join(path: str, *, global_batch_size: int) -> ProfiledJob:
     """Join the command that listens at `path`, instead of a job."""
     line = Line(path)
-    folder = tempfile.mkdtemp(prefix="ebbtide-profile-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Beside the socket, in the command's own folder: it outlives whatever ends this process.
+    folder = tempfile.mkdtemp(prefix="run-", dir=Path(path).parent)
     links = joining.link_to_nobody(local.alone(folder))
     device = links.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
