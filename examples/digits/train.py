@@ -90,6 +90,7 @@ def parse() -> argparse.Namespace:
         "--fail-at", type=int, default=-1, help="raise at this step, to see a crash"
     )
     parser.add_argument("--local", type=int, default=None, help="so many processes, no cluster")
+    parser.add_argument("--steps", type=int, default=400, help="of a local job")
     parser.add_argument("--checkpoints", default="", help="where a local job keeps them")
     return parser.parse_args()
 
@@ -105,7 +106,7 @@ def main() -> None:
 
     job = ebb.join(
         local=options.local,
-        steps=400,
+        steps=options.steps,
         global_batch_size=64,
         checkpoint_path=options.checkpoints,
     )

@@ -249,11 +249,10 @@ def test_b049_scripts_run_on_while_the_coordinator_is_away(make_scripts: MakeScr
 
 
 def test_a_plain_torchrun_meets_through_the_coordinator_as_well(make_scripts: MakeScripts) -> None:
-    plain = "from ebbtide.runtime.launching import plugin; plugin.register();"
-    plain += "from torch.distributed.run import main; main()"
     scripts = make_scripts()
     scripts.job.launch = (
-        *("--", "python", "-c", plain, "--nnodes=1:2", "--rdzv-backend=ebbtide", "--rdzv-id=1"),
+        *("--", "python", "-m", "support.plain_torchrun"),
+        *("--nnodes=1:2", "--rdzv-backend=ebbtide", "--rdzv-id=1"),
     )
     workers = scripts.job.start(workers=2)
 

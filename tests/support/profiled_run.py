@@ -2,11 +2,12 @@
 
 import argparse
 import sys
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 import ebbtide.runtime as ebb
+
+if TYPE_CHECKING:  # half of the scripts come to their end before they need it
+    from torch import Tensor
 
 WIDTH = 1 << 24  # a sample of 64 MiB
 
@@ -20,7 +21,9 @@ class Wide:
     def __len__(self) -> int:
         return 1000
 
-    def __getitem__(self, index: int) -> Tensor:
+    def __getitem__(self, index: int) -> "Tensor":
+        import torch  # noqa: PLC0415 -- loaded by now, see below
+
         return torch.full((self._width,), float(index))
 
 
@@ -35,6 +38,9 @@ def main() -> None:
         return
     if options.how == "crash":
         raise ValueError("the data are not there")
+    import torch  # noqa: PLC0415 -- half of the scripts end before
+    from torch import nn  # noqa: PLC0415 -- half of the scripts end before
+
     model = nn.Linear(16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     job = ebb.join(local=4, steps=10, global_batch_size=8)
