@@ -10,7 +10,14 @@ from ebbtide.core.simulator import fleet, omniscient
 from ebbtide.core.simulator.summary import Job, points
 from policy.cases import Case, jobs_of, read
 
-POLICIES: Final = ("greedy", "uniform-progress", "time-sliced", "on-demand", fleet.OURS)
+POLICIES: Final = (
+    "greedy",
+    "uniform-progress",
+    "time-sliced",
+    "on-demand",
+    "spot-only",
+    fleet.OURS,
+)
 CHEAP: Final = ("greedy", "uniform-progress", "time-sliced")
 DAY_S: Final = 86_400.0
 

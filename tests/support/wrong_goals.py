@@ -17,7 +17,7 @@ WRONG_GOALS: Final = (
         id="a deadline without a time zone",
         changes={"spec.objective": {"deadline": "2030-01-31T18:00:00"}},
         path="spec.objective.deadline",
-        says="must be a moment with its time zone, as in 2030-01-31T18:00:00Z",
+        says="must be a moment (years 2000 to 2999) with its time zone, as in 2030-01-31T18:00:00Z",
         server_says="should match",
     ),
     Wrong(

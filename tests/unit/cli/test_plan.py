@@ -293,8 +293,10 @@ def test_empty_files_of_pools_and_profiles_are_refused(shell: Shell) -> None:
         assert "no document of kind" in result.stderr
 
 
-@pytest.mark.parametrize("moment", ["tomorrow", "2026-08-01T12:00:00"])
-def test_a_moment_needs_a_zone(shell: Shell, moment: str) -> None:
+@pytest.mark.parametrize(
+    "moment", ["tomorrow", "2026-08-01T12:00:00", "9999-12-31T23:00:00Z", "0001-01-01T00:00:00Z"]
+)
+def test_a_moment_needs_a_zone_and_a_year_of_this_calendar(shell: Shell, moment: str) -> None:
     result = shell.run("-f", shell.write("job.yaml", make_job()), "--at", moment)
 
     assert result.exit_code == 2
@@ -307,6 +309,33 @@ def test_now_is_the_default_moment(shell: Shell) -> None:
     result = CliRunner().invoke(main, ["plan", "-f", file, "-o", "json"])
 
     assert json.loads(result.stdout)["at"] != AT
+
+
+# ------------------------------------------------------------------------- by hand
+
+
+def test_a_number_by_hand_is_what_is_foreseen(shell: Shell) -> None:
+    by_hand = make_job(
+        planMode="Manual",
+        objective={},
+        elasticPolicy={"minReplicas": 2, "maxReplicas": 16, "replicas": 5},
+    )
+
+    found = shell.content("-f", shell.write("all.yaml", by_hand, *POOLS, PROFILE))
+
+    assert sum(share["replicas"] for share in found["plan"]["pools"]) == 5
+    assert "planMode Manual: 5 workers run, and nothing else is tried" in found["notes"]
+
+
+def test_a_number_by_hand_runs_and_is_foreseen_when_it_misses_the_goal(shell: Shell) -> None:
+    by_hand = make_job(
+        planMode="Manual", elasticPolicy={"minReplicas": 2, "maxReplicas": 16, "replicas": 2}
+    )
+
+    found = shell.content("-f", shell.write("all.yaml", by_hand, *POOLS, PROFILE))
+
+    assert sum(share["replicas"] for share in found["plan"]["pools"]) == 2
+    assert any("the goal is not met: 64000 steps" in note for note in found["notes"])
 
 
 # ------------------------------------------------------------------------- profiles

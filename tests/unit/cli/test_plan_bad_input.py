@@ -47,7 +47,7 @@ def run(folder: Path, *documents: Any) -> Result:
         pytest.param(
             [make_job(), make_pool("new", "1.00", gpu="X9")],
             3,
-            "GPU type X9 is not known; known are",
+            "GPU type X9 is not known (known are",
             id="unknown GPU",
         ),
         pytest.param(

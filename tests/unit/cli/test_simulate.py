@@ -161,7 +161,7 @@ def test_a_file_that_makes_no_sense_is_refused_with_the_row(
 
     result = shell.run("--policy", "greedy")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert complaint in result.output.replace(" of " + str(shell.folder / "zones.csv"), "")
 
 
@@ -186,6 +186,7 @@ def test_a_file_without_zones_or_seconds_is_refused(shell: Shell) -> None:
         (["--policy", "greedy", "--starts", "1", "--start-hours", "1"], "exclude each other"),
         (["--policy", "greedy", "--start-hours", "soon"], "'soon' is no number of hours"),
         (["--policy", "greedy", "--fit-fraction", "0.99"], "no start leaves room"),
+        (["--policy", "greedy", "--fit-fraction", "nan"], "nan is no number"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -193,8 +194,32 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     result = shell.run(*more)
 
-    assert result.exit_code in {1, 2}
+    assert result.exit_code == 2
     assert complaint in " ".join(result.output.split())
+
+
+def test_what_other_zones_do_later_changes_nothing_now(shell: Shell) -> None:
+    """Rows for fitting that lie behind a start are its future, in other columns too."""
+    asked = ("--policy", "ebbtide", "--zones", "a", "--start-hours", "2,30")
+    other = [row // 5 % 2 for row in range(300)]
+
+    def cost(others: list[int]) -> float:
+        shell.write(f"{600 * row},{int(row % 9 > 0)},{up}" for row, up in enumerate(others))
+        return float(shell.entries(*asked, work=4.0, deadline=5.0)[0]["mean_cost_usd"])
+
+    usual = cost(other)
+    assert cost(other[:12] + [0] * 288) == usual
+    assert cost([0] * 12 + other[12:]) != usual
+
+
+def test_files_of_other_systems_are_read_alike(shell: Shell) -> None:
+    asked = ("--policy", "greedy,ebbtide", "--starts", "3")
+    plain = shell.entries(*asked)
+    path = shell.folder / "zones.csv"
+
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    assert shell.entries(*asked) == plain
 
 
 def test_a_deadline_that_on_demand_cannot_meet_is_refused_with_the_nearest(shell: Shell) -> None:

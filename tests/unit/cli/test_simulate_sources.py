@@ -164,7 +164,7 @@ def test_a_row_that_makes_no_sense_is_named(
 
     result = run("--policy", "greedy", option, file)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert file in result.output
     assert complaint in result.output.replace(f" of {file}", "")
 
@@ -217,7 +217,7 @@ def test_a_price_that_is_missing_is_asked_for_or_given(tmp_path: Path, zones: st
     refused = run(*asked)
     (found,) = entries(*asked, "--spot-price", "0.6")
 
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "prices.csv: column zone: 'b' has no price at 1000" in refused.output
     assert found["mean_cost_usd"] == pytest.approx(2.1 * 0.6)
 
@@ -227,5 +227,5 @@ def test_a_price_that_cannot_be_believed_is_named(tmp_path: Path, zones: str) ->
 
     result = run("--policy", "greedy", "--availability", zones, "--prices", prices)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"column price, row 3 of {prices}: '0.00' is not a number of USD/h" in result.output

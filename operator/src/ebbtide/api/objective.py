@@ -21,7 +21,8 @@ def check_moment(value: object) -> object:
     if isinstance(value, datetime) or (isinstance(value, str) and _MOMENT.fullmatch(value)):
         return value
     raise PydanticCustomError(
-        "moment", "must be a moment with its time zone, as in 2030-01-31T18:00:00Z"
+        "moment",
+        "must be a moment (years 2000 to 2999) with its time zone, as in 2030-01-31T18:00:00Z",
     )
 
 

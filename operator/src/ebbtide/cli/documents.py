@@ -1,5 +1,7 @@
 """YAML files of our kinds, read for commands that need no cluster."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +28,15 @@ class BadInputError(click.ClickException):
 
     def __init__(self, file: str, findings: tuple[str, ...]) -> None:
         super().__init__("\n".join(f"{file}: {finding}" for finding in findings))
+
+
+@contextmanager
+def as_bad_input() -> Iterator[None]:
+    """Let files that cannot be used end in the same code, whoever read them."""
+    try:
+        yield
+    except FileError as error:
+        raise BadInputError(error.file, (error.finding,)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
     from ebbtide.cli.documents import read_documents, read_job, read_pasts
     from ebbtide.core.planner.fixed_size import sort_out
     from ebbtide.core.planner.planning import plan as make_plan
+    from ebbtide.core.values.objective import PlanMode
     from ebbtide.core.values.plan import Infeasible
 
     now = _moment(given["at"])
@@ -99,6 +100,9 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
         found: Plan | Infeasible = Infeasible(reason=f"no pool fits: {why}")
         return Answer(job=job, now=now, pools=(), notes=(*notes, *more), found=found)
     inputs, models = _ask(job, profile, fit, now, pasts=read_pasts(place))
+    if job.plan_mode is PlanMode.MANUAL:
+        inputs, by_hand = _by_hand(inputs, job, now)
+        more += by_hand
     front = None
     if wants_front:
         from ebbtide.core.planner.pareto import pareto
@@ -151,6 +155,23 @@ def _ask(
         *_describe_pasts(pools, pasts),
     )
     return inputs, notes
+
+
+def _by_hand(inputs: "Inputs", job: "Job", now: "datetime") -> tuple["Inputs", tuple[str, ...]]:
+    """Ask about the user's own number of workers, which runs whether it meets the goal or not."""
+    from dataclasses import replace
+
+    from ebbtide.core.planner.by_hand import pin
+    from ebbtide.core.planner.planning import plan as make_plan
+    from ebbtide.core.values.plan import Infeasible
+
+    pinned = pin(inputs, job)
+    note = f"planMode Manual: {job.replicas} workers run, and nothing else is tried"
+    found = make_plan(pinned, now)
+    if isinstance(found, Infeasible) and (pinned.due or pinned.budget_left_usd) is not None:
+        note = f"{note}; the goal is not met: {found.reason}"
+        pinned = replace(pinned, due=None, budget_left_usd=None)
+    return pinned, (note,)
 
 
 def _describe_extras(job: "Job") -> str:

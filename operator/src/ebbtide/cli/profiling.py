@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
+from ebbtide.cli.ranges import RealRange
+
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.cli.progress import Progress
     from ebbtide.runtime.profiler.orders import Measured
@@ -89,7 +91,7 @@ class BatchSizes(click.ParamType[tuple[int, ...]]):
 @click.option("--name", metavar="NAME", help="Of the profile; the script's where not given.")
 @click.option("--workload", metavar="TEXT", help="What is trained; the name where not given.")
 @click.option(
-    "--patience", type=click.FloatRange(1, 86_400), default=600.0, show_default=True,
+    "--patience", type=RealRange(1, 86_400), default=600.0, show_default=True,
     help="Seconds without a word from the script after which it is given up.",
 )  # fmt: skip
 @click.option(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ebbtide.cli.documents import as_bad_input
 from ebbtide.cli.fit import complaints
 from ebbtide.cli.plots import Timeline, check_picture, draw
+from ebbtide.cli.ranges import RealRange
 from ebbtide.cli.simulate_job import OrJob
 from ebbtide.cli.simulate_trace import DEFAULTS, SPOT_USD_H, Trace, read_trace
 from ebbtide.cli.tables import lay_out, use_one_thread
@@ -154,7 +156,7 @@ class _Picture:
     "--start-hours", metavar="LIST", help="Instead: hours since the first row, as 0,24.5."
 )
 @click.option(
-    "--fit-fraction", type=click.FloatRange(0, 1, max_open=True), default=0.4, show_default=True,
+    "--fit-fraction", type=RealRange(0, 1, max_open=True), default=0.4, show_default=True,
     help="The first part of the rows is for fitting; starts are drawn from the rest.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Of all that is drawn.")
@@ -179,9 +181,10 @@ def simulate(**given: Any) -> None:
     names = _names(given["policies"])
     _check(given)
     picture = _picture(given)
-    trace = read_trace(given)
+    with as_bad_input():
+        trace = read_trace(given)
+        sets = _zone_sets(given["zones"], trace.history.zones)
     whole = trace.history
-    sets = _zone_sets(given["zones"], whole.zones)
     task = _task(trace, given)
     if picture is not None and picture.job >= len(task.starts):
         raise click.BadParameter(
@@ -342,16 +345,17 @@ def _replay(
 
 
 def _pool(task: _Task, others: list[int]) -> list["History"]:
-    """Return the past of zones that are not replayed."""
+    """Return the past of zones that are not replayed: what no start has ahead of it."""
     from ebbtide.core.planner.policies.history import History
 
-    if not (others and task.fit_rows):
+    rows = min(task.fit_rows, *task.starts)
+    if not (others and rows):
         return []
     past = task.whole.take(others)
     return [
         History(
             zones=past.zones,
-            up=past.up[: task.fit_rows],
+            up=past.up[:rows],
             tick_s=past.tick_s,
             start_s=past.start_s,
         )

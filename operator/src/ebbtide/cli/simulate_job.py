@@ -1,8 +1,6 @@
 """`ebbtide simulate --job`: a whole job in virtual time, decided by the operator's own step."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -10,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from typing_extensions import override
 
-from ebbtide.cli.documents import BadInputError
+from ebbtide.cli.documents import BadInputError, as_bad_input
 from ebbtide.cli.job_plot import Story, draw_run
 from ebbtide.cli.moments import read_moment
 from ebbtide.cli.plots import check_picture
 from ebbtide.cli.pool_trace import read_pool_trace
-from ebbtide.cli.tables import FileError, lay_out, use_one_thread
+from ebbtide.cli.ranges import RealRange
+from ebbtide.cli.tables import lay_out, use_one_thread
 
 if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
     from ebbtide.core.simulator.virtual.run import Conditions, Run
@@ -25,7 +24,6 @@ if TYPE_CHECKING:  # commands import late: `ebbtide --help` stays fast
 
 NOT_DONE: Final = 3
 """Exit code where the job did not complete."""
-"""... and where a file cannot be used."""
 EPOCH: Final = "2026-01-01T00:00:00Z"
 """When the job is made, where nobody says: the same log every time."""
 JOB_OPTION: Final = "--job"
@@ -92,11 +90,11 @@ class _Task:
     help="When the job is made (RFC 3339).",
 )  # fmt: skip
 @click.option(
-    "--days", type=click.FloatRange(0, 3650, min_open=True), default=60, show_default=True,
+    "--days", type=RealRange(0, 3650, min_open=True), default=60, show_default=True,
     help="The run ends after so long, done or not.",
 )  # fmt: skip
 @click.option(
-    "--warned-share", type=click.FloatRange(0, 1), default=1, show_default=True,
+    "--warned-share", type=RealRange(0, 1), default=1, show_default=True,
     help="The share of revocations that a notice precedes, as long as the pool says.",
 )  # fmt: skip
 @click.option(
@@ -119,7 +117,7 @@ def simulate_job(**given: Any) -> None:
     from ebbtide.core.simulator.virtual.run import Outcome, run
 
     picture = None if given["plot"] is None else check_picture(given["plot"])
-    with _as_bad_input():
+    with as_bad_input():
         task = _task(given)
     found = run(
         task.job,
@@ -129,20 +127,11 @@ def simulate_job(**given: Any) -> None:
         chance=np.random.default_rng(task.seed),  # noqa: TID251 -- the outermost caller seeds
     )
     if picture is not None:
-        with _as_bad_input():
+        with as_bad_input():
             draw_run(Story(run=found, pools=task.pools, trace=task.conditions.trace), picture)
     click.echo(_FORMATS[given["output"]](_describe(task, found)))
     if found.outcome is not Outcome.COMPLETE:
         raise click.exceptions.Exit(NOT_DONE)
-
-
-@contextmanager
-def _as_bad_input() -> Iterator[None]:
-    """Let files that cannot be used end in the same code, whoever read them."""
-    try:
-        yield
-    except FileError as error:
-        raise BadInputError(error.file, (error.finding,)) from error
 
 
 def _task(given: dict[str, Any]) -> _Task:

@@ -51,7 +51,7 @@ GONE_AT_ONCE = Known(life_h=1e-4, start_s=1800.0)
             {},
             Known(),
             reasons.GOAL_INFEASIBLE,
-            "the speed of GPU type X9 is not known; known are: V100",
+            "the speed of GPU type X9 is not known (known are: V100); a WorkloadProfile",
             id="unknown GPU",
         ),
         pytest.param(

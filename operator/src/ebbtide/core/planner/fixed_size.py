@@ -1,5 +1,5 @@
 """
-The placement policy until the planner comes: full size, cheapest pools first.
+Where the user or the launcher says how many: the cheapest pools first, without a plan.
 
 Target = `elasticPolicy.replicas` in plan mode Manual, else the largest legal size. The first
 `onDemandFloor` workers go to the cheapest on-demand pool, the others to the cheapest spot pool with

@@ -101,7 +101,7 @@ def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str
             else f"done by {inputs.due.isoformat(timespec='seconds')}, which is past"
         )
     if inputs.budget_left_usd is not None:
-        goals.append(f"for {inputs.budget_left_usd} USD more")
+        goals.append(f"{'' if goals else 'done '}for {inputs.budget_left_usd} USD more")
     work = f"{inputs.steps_left} steps of {inputs.global_batch} samples"
     text = f"{work} cannot be {' and '.join(goals)}"
     ways = []

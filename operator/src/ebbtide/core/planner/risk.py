@@ -149,7 +149,8 @@ def _offer(state: PoolState, inputs: Inputs) -> Offer | str:
     pace = inputs.speed.paces.get(pool.gpu_type)
     if pace is None:
         known = ", ".join(sorted(inputs.speed.paces)) or "none"
-        return f"the speed of GPU type {pool.gpu_type or '(none)'} is not known; known are: {known}"
+        what = f"the speed of GPU type {pool.gpu_type or '(none)'} is not known"
+        return f"{what} (known are: {known}); a WorkloadProfile with its step times would tell it"
     law = state.life if pool.market is Market.SPOT else None
     fault = _find_fault(state, inputs) or _find_short_lives(law, inputs.overheads)
     if fault:
