@@ -130,7 +130,7 @@ class Training:
     # ---------------------------------------------------------------- waiting and changing
 
     async def until(
-        self, holds: Callable[[Training], object], *, what: str, timeout: float = 60.0
+        self, holds: Callable[[Training], object], *, what: str, timeout: float = 90.0
     ) -> None:
         """Wait until something holds for the job as it was last seen."""
         try:

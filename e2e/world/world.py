@@ -152,7 +152,7 @@ class World:
         path: str,
         predicate: Callable[[Found], object],
         *,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
         what: str = "",
     ) -> Found:
         """

@@ -1,10 +1,10 @@
 """
-Workers and servers at once: a process that has imported everything, and forks one per request.
+Workers, servers and coordinators at once: a process that has imported everything forks them.
 
 A worker's own PID 1 imports torch for some seconds; a hundred of them in a test run would be most
-of it. What is forked here calls the very same `main` of `ebbtide.runtime.worker` or `.server`,
-whose imports are then already done. Requests and answers are lines of JSON on standard input and
-output.
+of it. What is forked here calls the very same `main` of `ebbtide.runtime.worker`, of its `server`,
+or of `ebbtide.coordinator`, whose imports are then already done. Requests and answers are lines of
+JSON on standard input and output.
 """
 
 import atexit
@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ebbtide.coordinator import __main__ as coordinator
 from ebbtide.runtime import preload, server, worker
 from ebbtide.wire import names
 
@@ -78,8 +79,13 @@ def _become(request: dict[str, Any], tell: int) -> NoReturn:
     tempfile.tempdir = None  # to be looked up in the environment of now
     code = 1
     try:
-        is_server = os.environ.get(names.ENV_ROLE) == names.ROLE_SERVER
-        code = server.main(os.environ) if is_server else worker.main(request["arguments"])
+        match os.environ.get(names.ENV_ROLE):
+            case names.ROLE_COORDINATOR:
+                code = coordinator.main()
+            case names.ROLE_SERVER:
+                code = server.main(os.environ)
+            case _:
+                code = worker.main(request["arguments"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks

@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """One worker process tree."""
+    """One process tree that the nursery started, of a worker for the most part."""
 
     name: str
     pid: int
@@ -116,7 +115,7 @@ class Job:
     servers: dict[str, Worker] = field(default_factory=dict)
     port: int = 0
     metrics_port: int = 0
-    coordinator: subprocess.Popen[bytes] | None = None
+    coordinator: Worker | None = None
     coordinator_attempt: int = 0
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -133,6 +132,7 @@ class Job:
         environment = {
             **_environment(),
             names.ENV_JOB: self.work.job,
+            names.ENV_ROLE: names.ROLE_COORDINATOR,
             names.ENV_ATTEMPT: str(self.coordinator_attempt),
             names.ENV_ADDRESS: "127.0.0.1",
             names.ENV_COORDINATOR: f"127.0.0.1:{self.port}",
@@ -140,19 +140,15 @@ class Job:
             names.ENV_WORK: msgspec.json.encode(self.work).decode(),
             names.ENV_METRICS_PORT: str(self.metrics_port),
         }
-        with (self.folder / "coordinator.log").open("ab") as log:
-            self.coordinator = subprocess.Popen(
-                [sys.executable, "-m", "ebbtide.coordinator"],
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
+        log = self.folder / "coordinator.log"
+        pid = self.nursery.start(env=environment, arguments=[], log=log)
+        self.coordinator = Worker(name="coordinator", pid=pid, log=log, _nursery=self.nursery)
 
     def kill_coordinator(self) -> None:
         """Take the coordinator away."""
         if self.coordinator is not None:
             self.coordinator.kill()
-            self.coordinator.wait()
+            self.coordinator.await_code()
 
     def start_worker(self, index: int, *, attempt: int = 1, **extra: str) -> Worker:
         """Start one attempt of a worker."""

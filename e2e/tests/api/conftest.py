@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 APPLY: Final = "application/apply-patch+yaml"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONFLICT: Final = 409
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 SERVED: Final[list[Path]] = []
 """Kubeconfigs of control planes that have our kinds."""
 

@@ -147,7 +147,7 @@ async def test_kubectl_get_knows_the_category(job: Job, kubectl: Kubectl) -> Non
 
 async def test_kubectl_wait_sees_the_end(api: Api, jobs: str, job: Job, kubectl: Kubectl) -> None:
     waiting = asyncio.create_task(
-        kubectl("wait", "--for=condition=Complete", "tj/digits", "--timeout=20s")
+        kubectl("wait", "--for=condition=Complete", "tj/digits", "--timeout=60s")
     )
     complete = Condition(
         type="Complete",

@@ -136,7 +136,7 @@ async def test_b003_a_job_recovers_from_the_loss_itself_and_not_from_its_survivo
             and job.status["generation"]["number"] > before
         ),
         what="three in a new generation, and told",
-        timeout=15.0,
+        timeout=60.0,
     )
 
     assert job.status["display"]["ready"] == "3/4"
@@ -179,7 +179,7 @@ async def test_b004_an_init_container_that_always_exits_1_fails_the_job_and_says
     for node in bed.fleet.nodes.values():
         node.behaviour = failed_init
     job = await bed.submit(1, init=True, backoffLimit=1)
-    await job.until_state("Failed", timeout=15)
+    await job.until_state("Failed", timeout=60)
 
     message = job.condition("Failed")["message"]
     assert job.condition("Failed")["reason"] == "BackoffLimitExceeded"

@@ -48,7 +48,7 @@ async def test_b019_a_job_is_complete_only_when_every_member_is_done(
         await bed.fleet.set_pod(name_of(2), {"phase": "Succeeded"})
     else:
         await bed.fleet.delete(bed.fleet.node_of(name_of(2)).name)
-    await job.until_over(timeout=15)
+    await job.until_over(timeout=15)  # less than what a member that hangs is given
 
     assert job.status["progress"]["step"] == job.status["progress"]["lastCheckpointStep"] == 60
     assert job.counter("failures") == 0
@@ -73,9 +73,9 @@ async def test_b020_every_way_to_the_end_cleans_up_alike(
         name: await bed.submit(2, name=name, cleanPodPolicy=policy, **options)
         for name, (_, options) in ways.items()
     }
-    await jobs["crashed"].until_state("Running", timeout=30)
+    await jobs["crashed"].until_state("Running", timeout=60)
     await bed.fleet.set_pod(name_of(0, job="crashed"), lost(exited=1))
-    await asyncio.gather(*(jobs[name].until_state(ways[name][0], timeout=30) for name in ways))
+    await asyncio.gather(*(jobs[name].until_state(ways[name][0], timeout=60) for name in ways))
     assert jobs["late"].condition("Failed")["reason"] == "DeadlineExceeded"
     await asyncio.gather(*(job.until(_is_at_rest, what="at rest") for job in jobs.values()))
 
@@ -114,7 +114,7 @@ async def test_b021_conditions_never_contradict_each_other_with_pod_news_late(
     bed.train()
     bed.proxy.pod_delay = 0.5
     job = await bed.submit(3, steps=250)
-    await job.until_state("Running", timeout=30)
+    await job.until_state("Running", timeout=60)
     await bed.fleet.delete(bed.fleet.node_of(name_of(0)).name)
     await job.until_state("Recovering")
     await job.until_state("Running")
@@ -150,10 +150,10 @@ async def test_b034_a_worker_that_comes_late_does_not_hold_the_end_up(
     await bed.fleet.add("spot", 3)
     bed.train()
     job = await bed.submit(4, minimum=3, steps=400)
-    await job.until_state("Running", timeout=30)
+    await job.until_state("Running", timeout=60)
     assert job.status["generation"]["members"] == 3
     await job.until(lambda job: job.condition("Degraded")["reason"] == "NoCapacity", what="told")
-    await job.until_over(timeout=30)
+    await job.until_over(timeout=60)
     await bed.fleet.until(
         lambda pods: all(pod["status"]["phase"] == "Succeeded" for pod in pods.values()),
         what="free of the late one",

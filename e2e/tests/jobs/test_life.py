@@ -77,7 +77,7 @@ async def test_b010_workers_deleted_by_hand_come_back(bed: Bed, undisturbed: Und
     await _delete(bed, "digits-worker-1-1")
     await bed.world.until(f"{bed.world.path('pods')}/digits-worker-1-1", lambda pod: pod is None)
     bed.operator.start()
-    await bed.world.until_pod("digits-worker-1-2", bool, timeout=10, what="made again")
+    await bed.world.until_pod("digits-worker-1-2", bool, timeout=60, what="made again")
 
     await job.until_step(50)
     for pod in await job.pods():
@@ -224,7 +224,7 @@ async def _scheduled(bed: Bed) -> list[str]:
 
 
 async def _until_none(bed: Bed, resource: str, *, name: str) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(90):
         while True:
             found = await bed.world.api.request("GET", bed.world.path(resource))
             left = [i for i in found["items"] if i["metadata"]["name"].startswith(name)]
@@ -268,7 +268,7 @@ class _no_status_writes:  # noqa: N801 -- reads as a statement
         }
         await self._api.request("POST", POLICIES, policy)
         await self._api.request("POST", BINDINGS, binding)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await self._is_refused():  # noqa: ASYNC110 -- the server tells no event
                 await asyncio.sleep(0.1)
 

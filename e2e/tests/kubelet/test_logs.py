@@ -32,7 +32,7 @@ async def start_kubectl(bench: Bench, *words: str) -> asyncio.subprocess.Process
 
 async def kubectl(bench: Bench, *words: str) -> str:
     process = await start_kubectl(bench, *words)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         out, _ = await process.communicate()
     return out.decode()
 
@@ -68,7 +68,7 @@ async def test_kubectl_follows_a_log_until_the_container_ends(bench: Bench, node
     process = await start_kubectl(bench, "logs", "-f", "talks")
     assert process.stdout is not None
     with contextlib.closing(process._transport):  # type: ignore[attr-defined] # also on failure
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.stdout.readline() == b"first\n"
             (go / "on").touch()
             assert await process.stdout.read() == b"last\n"

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 APPLY: Final = "application/apply-patch+yaml"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OURS: Final = "/apis/ebbtide.dev/v1alpha1"
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0  # seconds; a loaded machine, not an expectation
 POLL: Final = 0.1
 NOT_FOUND: Final = 404
 

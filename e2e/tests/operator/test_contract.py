@@ -68,7 +68,7 @@ async def test_what_turns_is_told_as_an_event_on_the_job(bench: Bench, operator:
     await bench.add_job(suspend=True)
     await bench.until_condition("Suspended")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (events := await bench.events()):  # noqa: ASYNC110 -- any of them will do
             await asyncio.sleep(0.2)
 
@@ -188,7 +188,7 @@ async def test_a_suspended_job_can_be_deleted_at_once(bench: Bench, operator: Op
         while await bench.job() is not None:  # noqa: ASYNC110 -- as kubectl delete --wait does
             await asyncio.sleep(0.1)
     # Its series go with it, once the news have come.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while f'namespace="{bench.namespace}"' in (await operator.get("/metrics"))[1]:  # noqa: ASYNC110 -- a scrape is a poll
             await asyncio.sleep(0.1)
 
@@ -202,7 +202,7 @@ async def test_a_job_made_anew_under_its_name_starts_anew(bench: Bench, operator
     await bench.api.request("DELETE", f"{bench.jobs}/digits", {"propagationPolicy": "Background"})
     second = await bench.add_job()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             owners = {
                 pod["metadata"]["ownerReferences"][0]["uid"]
@@ -246,7 +246,7 @@ async def test_the_nodes_of_a_pool_are_counted(bench: Bench, operator: Operator)
     body = {"metadata": {"name": name, "labels": {"example.com/pool": bench.pool}}}
     await bench.api.request("POST", "/api/v1/nodes", body)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 pool = await bench.api.request("GET", f"{POOLS}/{bench.pool}")
                 if pool.get("status", {}).get("nodes") == {"ready": 0, "total": 1}:

@@ -77,7 +77,7 @@ async def test_claims_are_bound_and_services_get_their_slices(session: Session) 
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     services = "/api/v1/namespaces/default/services"
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-    async with Api(session.kubeconfig) as api, asyncio.timeout(20):
+    async with Api(session.kubeconfig) as api, asyncio.timeout(60):
         await api.request("POST", "/api/v1/persistentvolumes", volume)
         await api.request("POST", claims, claim)
         async for kind, found in api.watch(claims, fieldSelector="metadata.name=claim"):

@@ -47,7 +47,7 @@ ECHO_SCRIPT = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(ECHO)}"
 async def run_pod(world: World, pool: Pool, name: str = "one", **changes: object) -> Json:
     pod = make_pod(name, pool, **changes)  # type: ignore[arg-type]  # words of a test
     await world.api.request("POST", world.path("pods"), pod)
-    return await world.until_pod(name, is_running, timeout=20)
+    return await world.until_pod(name, is_running, timeout=60)
 
 
 async def run_echo(world: World, pool: Pool) -> Json:
@@ -56,7 +56,7 @@ async def run_echo(world: World, pool: Pool) -> Json:
     probe = {"tcpSocket": {"port": ECHO_PORT}, "periodSeconds": 1}
     pod["spec"]["containers"][0]["readinessProbe"] = probe
     await world.api.request("POST", world.path("pods"), pod)
-    return await world.until_pod("one", is_ready, timeout=20, what="ready")
+    return await world.until_pod("one", is_ready, timeout=60, what="ready")
 
 
 def node_path(pod: Json) -> str:
@@ -197,7 +197,7 @@ async def test_a_returning_node_has_neither_gpus_nor_images_at_first(
     assert record.seconds("returned") >= 180 * factor
     node = await world.api.request("GET", f"/api/v1/nodes/{replacement}")
     assert node["status"]["allocatable"][GPU_RESOURCE] == "0"
-    await world.until_pod("two", is_running, timeout=20)
+    await world.until_pod("two", is_running, timeout=60)
     ready, gpus = (
         world.cloud.journal.find(what, node=replacement)[0] for what in ("ready", "gpus")
     )
@@ -215,13 +215,13 @@ async def test_without_capacity_the_replacement_stays_pending(open_world: OpenWo
     revocation = world.revoke("no-capacity", node=pod["spec"]["nodeName"], seconds=(150.0, 150.0))
     await world.until_pod("one", is_over)
     await world.api.request("POST", world.path("pods"), make_pod("two", pool))
-    await world.cloud.journal.until("no-capacity", timeout=20)
+    await world.cloud.journal.until("no-capacity", timeout=60)
     record = await revocation
     assert record.seconds("capacity") >= 150 * FACTOR
     assert [part.scenario for part in record.parts] == ["gke-spot"]
     requested = world.cloud.journal.find("requested", pool="spot")
     assert all(entry.at >= record.at("capacity") for entry in requested[1:])
-    await world.until_pod("two", is_running, timeout=20)
+    await world.until_pod("two", is_running, timeout=60)
 
 
 async def test_two_nodes_may_be_lost_at_once(open_world: OpenWorld) -> None:

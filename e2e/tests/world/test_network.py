@@ -117,7 +117,7 @@ async def test_kubectl_outside_reads_the_log_of_a_pod(
     world = await open_world([pool], factor=0.05)
     pod = make_pod("one", pool, script="echo hello from inside")
     await world.api.request("POST", world.path("pods"), pod)
-    await world.until_pod("one", is_over, timeout=20)
+    await world.until_pod("one", is_over, timeout=60)
     config = f"--kubeconfig={world.session.outside_kubeconfig}"
     words = (KUBECTL, config, "--namespace", world.namespace, "logs", "one")
     assert "hello from inside" in await asyncio.to_thread(outside, *words)

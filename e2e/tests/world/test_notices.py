@@ -28,7 +28,7 @@ FACTOR = 0.05
 async def run_pod(world: World, pool: Pool, name: str = "one", **changes: object) -> Json:
     pod = make_pod(name, pool, **changes)  # type: ignore[arg-type]  # words of a test
     await world.api.request("POST", world.path("pods"), pod)
-    return await world.until_pod(name, is_running, timeout=20)
+    return await world.until_pod(name, is_running, timeout=60)
 
 
 def node_path(pod: Json) -> str:

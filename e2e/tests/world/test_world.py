@@ -48,7 +48,7 @@ async def test_after_its_end_a_world_has_left_nothing_behind(session: Session) -
             pod = make_pod(name, pool, script=STAYS)
             await world.api.request("POST", world.path("pods"), pod)
         for name in ("one", "two"):
-            await world.until_pod(name, is_running, timeout=20)
+            await world.until_pod(name, is_running, timeout=60)
         root = world.root
         assert processes_below(os.getpid()) > before
         assert len(addresses() - owned) == 5  # three nodes, two pods
@@ -72,7 +72,7 @@ async def test_two_worlds_share_a_control_plane(open_world: OpenWorld) -> None:
     assert len(set(names)) == 2
     pod = make_pod("one", make_pool("right"))
     await second.api.request("POST", second.path("pods"), pod)
-    await second.until_pod("one", is_running, timeout=20)
+    await second.until_pod("one", is_running, timeout=60)
     assert not first.nodes("left")
 
 

@@ -49,7 +49,7 @@ class Journal:
         ]
 
     async def until(
-        self, what: str, *, node: str = "", pool: str = "", count: int = 1, timeout: float = 30.0
+        self, what: str, *, node: str = "", pool: str = "", count: int = 1, timeout: float = 60.0
     ) -> Entry:
         """Wait for the count-th entry of this kind, earlier ones included."""
         woken = asyncio.Event()

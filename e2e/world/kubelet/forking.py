@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -108,6 +109,7 @@ def _be_first(request: dict[str, Any], *, module: str, log: int, say: int) -> No
         os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"])
+        tempfile.tempdir = None  # what was the answer outside is none in here
         sys.path[0] = request["folder"]
         sys.argv = [module, *request["command"][3:]]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
