@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 every_view = pytest.mark.parametrize("view", list(View), indirect=True)
 
 NOBODY: Final = 65534
+OPEN_TO_ALL: Final = "/tmp"  # noqa: S108 -- what is made in it is closed again
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 SECONDS: Final = 150.0
 # In a mount namespace of its own: where a closed folder hides what the user needs, only that is
@@ -117,7 +118,8 @@ async def test_the_world_has_the_best_view_as_root() -> None:
 @pytest.fixture
 def user_folder() -> Iterator[Path]:
     """A folder that belongs to nobody, if there is somebody else to be; else to us."""
-    with tempfile.TemporaryDirectory(prefix="ebbtide-user-") as folder:
+    # Not among the other temporary files: into a folder of pytest's nobody else may look.
+    with tempfile.TemporaryDirectory(prefix="ebbtide-user-", dir=OPEN_TO_ALL) as folder:
         if is_mapped(NOBODY):
             os.chown(folder, NOBODY, NOBODY)
         yield Path(folder)
