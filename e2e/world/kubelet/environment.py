@@ -20,8 +20,17 @@ SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 
 def image_environment() -> dict[str, str]:
-    """Return what an image would set: here the image is the Python environment we run in."""
-    return {"PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}", "HOME": "/root"}
+    """
+    Return what an image would set: here the image is the Python environment we run in.
+
+    One thread for each trainer: they share the cores of one machine, and a pool of threads that
+    gets no core of its own spins for most of its time.
+    """
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
+        "HOME": "/root",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 @functools.cache  # asked at each start of a container
