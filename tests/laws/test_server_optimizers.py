@@ -1,6 +1,6 @@
 """The servers' optimizers are torch.optim's, whatever the cut over servers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, SparseAdam
 
 from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.paramserver.momenta import MOMENTUM, Momenta
 from ebbtide.runtime.paramserver.optimizers import (
     Slot,
     allow_for_peers,
@@ -129,21 +130,78 @@ def test_rows_are_updated_as_torch_updates_sparse_gradients(
     torch.testing.assert_close(flat.value, table.detach(), rtol=1e-4, atol=1e-4)
 
 
+LOST = 1e3  # further away than anything that comes back
 HEAVY = {"momentum": 0.9, "lr": 0.1, "nesterov": 0.0}
 
 
-@given(num=st.integers(2, 64), warmth=st.floats(0, 1))
-def test_b076_workers_among_peers_warm_up_to_the_rate_of_the_script(
-    num: int, warmth: float
-) -> None:
-    found = allow_for_peers("sgd", HEAVY, num=num, warmth=warmth)
+def effective(hyper: Mapping[str, float]) -> float:
+    """How far one gradient moves the parameters in the end."""
+    return hyper["lr"] / (1 - hyper["momentum"])
 
-    assert 0.1 / num <= found["lr"] * (1 + 1e-12)
-    assert found["lr"] <= 0.1 * (1 + 1e-12)
-    assert found["momentum"] == 0.9
-    assert found["nesterov"] == 1
-    assert allow_for_peers("sgd", HEAVY, num=num, warmth=0)["lr"] == pytest.approx(0.1 / num)
-    assert allow_for_peers("sgd", HEAVY, num=num, warmth=1)["lr"] == pytest.approx(0.1)
+
+@given(num=st.integers(2, 64), momentum=st.floats(0, 0.99), warmth=st.floats(0, 1))
+def test_b076_workers_among_peers_warm_up_to_the_rate_and_momentum_of_the_script(
+    num: int, momentum: float, warmth: float
+) -> None:
+    script = {**HEAVY, "momentum": momentum}
+
+    cold = allow_for_peers("sgd", script, num=num, warmth=0)
+    found = allow_for_peers("sgd", script, num=num, warmth=warmth)
+    warm = allow_for_peers("sgd", script, num=num, warmth=1)
+
+    assert effective(cold) == pytest.approx(effective(script) / num)
+    assert (warm["lr"], warm["momentum"]) == pytest.approx((0.1, momentum))
+    for key in ("lr", "momentum"):
+        assert cold[key] - 1e-12 <= found[key] <= warm[key] + 1e-12
+    assert found["nesterov"] == float(momentum > 0)
+
+
+@pytest.mark.parametrize(
+    ("num", "rate", "momentum"),
+    [
+        pytest.param(4, 0.1, 0.6, id="momentum alone reaches far enough"),
+        pytest.param(20, 0.05, 0.0, id="the rate does the rest"),
+    ],
+)
+def test_a_warm_up_lowers_momentum_first(num: int, rate: float, momentum: float) -> None:
+    cold = allow_for_peers("sgd", HEAVY, num=num, warmth=0)
+
+    assert (cold["lr"], cold["momentum"]) == pytest.approx((rate, momentum))
+
+
+def test_a_momentum_that_never_forgets_is_left_as_it_is() -> None:
+    script = {**HEAVY, "momentum": 1.0}
+
+    assert allow_for_peers("sgd", script, num=4, warmth=0) == {**script, "nesterov": 1.0}
+
+
+def descend(curvature: float, *, workers: int, pushes: int = 4000) -> float:
+    """How far from its lowest point a parabola is left by workers who push in turn."""
+    value = torch.ones(1, dtype=torch.float64)
+    momenta = Momenta(common={"dense": torch.zeros(1, dtype=torch.float64)})
+    hyper = {**HEAVY, "lr": 1.0, "dampening": 0.0, "weight_decay": 0.0, "maximize": 0.0}
+    hyper = allow_for_peers("sgd", hyper, num=workers, warmth=1)
+    taken = [value.clone() for _ in range(workers)]
+    for push in range(pushes):
+        place = push % workers
+        own = momenta.choose(str(place), is_alone=workers == 1)["dense"]
+        slot = Slot(value=value, states={MOMENTUM: own}, times=push)
+        update("sgd", slot, curvature * taken[place], hyper)
+        taken[place] = value.clone()
+        if abs(float(value)) > LOST:
+            break
+    return abs(float(value))
+
+
+@pytest.mark.parametrize(
+    ("workers", "stable", "unstable"),
+    [(1, 3.7, 3.9), (2, 0.5, 0.6), (4, 0.2, 0.24), (8, 0.09, 0.11)],
+)
+def test_more_workers_are_stable_at_lower_curvature_only(
+    workers: int, stable: float, unstable: float
+) -> None:
+    assert descend(stable, workers=workers) < 0.01
+    assert descend(unstable, workers=workers) > LOST
 
 
 @pytest.mark.parametrize("warmth", [0, 0.5, 1])

@@ -97,19 +97,28 @@ def allow_for_peers(kind: str, hyper: Hyper, *, num: int, warmth: float) -> Hype
     """
     Return what to train a push with while `num` workers push: SGD warms up, and looks ahead.
 
-    `warmth` is how much of the warm-up is behind, 0 to 1: the rate grows with it from 1 / `num` of
-    the script's to all of it, as at the start curvature is high and old gradients overshoot (Goyal
-    et al., "Accurate, Large Minibatch SGD", 2017, for as many workers). In Nesterov's form the
-    parameters are where the momentum so far will have led, so a worker that takes them computes its
-    gradient nearer to what it meets (`momenta`).
+    A momentum for each worker remembers its own pushes, which is `num` times as many pushes of all:
+    what is stable alone then overshoots, most at the start, where curvature is high. So with
+    `warmth`, which is how much of the warm-up is behind, 0 to 1, the effective rate,
+    lr / (1 - momentum), grows from 1 / `num` of the script's to all of it, for as many workers
+    (Goyal et al., "Accurate, Large Minibatch SGD", 2017). It does so by its momentum, as far as
+    that reaches down to nothing, and by the rate for the rest: a low momentum also forgets sooner
+    (a momentum that grows: Sutskever et al., "On the importance of initialization and momentum in
+    deep learning", 2013; a lower one among several workers: Mitliagkas et al., 2016).
+
+    In Nesterov's form the parameters are where the momentum so far will have led, so a worker that
+    takes them computes its gradient nearer to what it meets (`momenta`).
     """
     if kind != "sgd" or num <= 1:
         return hyper
-    share = 1 / num + (1 - 1 / num) * warmth
+    full = hyper["momentum"]
+    least = min(full, max(0.0, 1 - num * (1 - full)))
+    share = 1.0 if least > 0 else 1 / (num * (1 - full))
     return {
         **hyper,
-        "lr": hyper["lr"] * share,
-        "nesterov": float(hyper["nesterov"] or hyper["momentum"] > 0),
+        "lr": hyper["lr"] * (share + (1 - share) * warmth),
+        "momentum": least + (full - least) * warmth,
+        "nesterov": float(hyper["nesterov"] or full > 0),
     }
 
 
