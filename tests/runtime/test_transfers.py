@@ -65,7 +65,7 @@ def test_a_newcomer_lost_in_mid_transfer_holds_nobody_up(make_job: MakeJob) -> N
         checkpoint_interval=3600.0,
         min_replicas=1,
         desired=2,
-        steps=200,
+        steps=10_000,  # it is told below when to end
     )
     job.start(workers=1)
     job.await_step(3)
