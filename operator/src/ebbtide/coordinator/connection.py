@@ -5,9 +5,9 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from ebbtide.wire.frames import MAX_FRAME, Decoder, FrameError, encode, is_proof
+from ebbtide.wire.frames import MAX_FRAME, Decoder, FrameError, encode
+from ebbtide.wire.greeting import find_fault
 from ebbtide.wire.messages import (
-    MAX_NAME,
     PROTOCOL,
     Answer,
     Canary,
@@ -73,17 +73,13 @@ class Connection:
         nonce = secrets.token_hex(16)
         self.send(Challenge(protocol=PROTOCOL, nonce=nonce, attempt=attempt))
         answer: Answer = await self._read_one(Answer, limit=GREETING_BYTES)
-        if answer.protocol != PROTOCOL:
-            raise self._refuse(
-                f"{self.peer} speaks protocol {answer.protocol}, this coordinator {PROTOCOL}: use"
-                " images of one release"
-            )
-        is_known = answer.side in SIDES
-        if not is_known or not is_proof(answer.digest, token=token, nonce=nonce, side=answer.side):
-            raise self._refuse(
-                f"the token is wrong: {self.peer} did not prove, as {answer.side[:MAX_NAME]!r},"
-                " that it knows the one of this job"
-            )
+        why = find_fault(
+            answer, token=token, nonce=nonce, sides=SIDES, caller=self.peer, here="coordinator"
+        )
+        if why:
+            self.send(Refused(reason=why))
+            self.close()
+            raise Rejected(why)
         return answer.side
 
     async def read_first(self) -> Register | Canary:
@@ -111,8 +107,3 @@ class Connection:
             for _ in decoder.feed(head):  # checks the announced length
                 raise FrameError("an empty frame")
             return decoder.decode(await self._reader.readexactly(length))
-
-    def _refuse(self, reason: str) -> Rejected:
-        self.send(Refused(reason=reason))
-        self.close()
-        return Rejected(reason)

@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import logging
 import time
-from collections import Counter
 from typing import Final
 
 from ebbtide.coordinator import metrics
@@ -15,6 +14,7 @@ from ebbtide.coordinator.ledger import Ledger
 from ebbtide.coordinator.outbox import Outbox
 from ebbtide.coordinator.settings import Settings
 from ebbtide.wire.frames import FrameError
+from ebbtide.wire.greeting import MAX_STRANGERS, Strangers
 from ebbtide.wire.messages import (
     Call,
     Canary,
@@ -25,7 +25,6 @@ from ebbtide.wire.messages import (
 )
 
 TICK_SECONDS: Final = 0.05
-MAX_STRANGERS: Final = 256  # connections that have not proven themselves yet
 MAX_CONNECTIONS: Final = 16_384  # two of a process, see `Canary`
 MAX_QUOTE: Final = 300  # characters of a stranger's words in the log
 MAX_CALLS: Final = 64  # of one operator connection at a time
@@ -50,7 +49,7 @@ class Server:
         self._links = itertools.count(1)
         self._connections: dict[int, Connection] = {}
         self._canaries: dict[tuple[str, int], Connection] = {}  # by worker and local rank
-        self._strangers: dict[Connection, None] = {}  # who has not proven itself, oldest first
+        self._strangers: Strangers[Connection] = Strangers(limit=MAX_STRANGERS)
         self._changed = asyncio.Event()
         self._told_version = 0
         self._is_closing = False
@@ -110,8 +109,7 @@ class Server:
         task.add_done_callback(self._handlers.discard)
 
     async def _welcome(self, connection: Connection) -> None:
-        is_full = len(self._connections) >= MAX_CONNECTIONS
-        if is_full or not self._make_room(connection):
+        if not self._let_in(connection):
             connection.send(Refused(reason="too many connections"))
             connection.close()
             return
@@ -127,27 +125,21 @@ class Server:
         finally:
             connection.close()
 
-    def _make_room(self, newcomer: Connection) -> bool:
-        """Where strangers fill all places, the address with the most gives up its oldest."""
-        if len(self._strangers) < MAX_STRANGERS:
-            return True
-        held = Counter(stranger.host for stranger in self._strangers)
-        host, most = held.most_common(1)[0]
-        if most <= held[newcomer.host] + 1:
+    def _let_in(self, newcomer: Connection) -> bool:
+        if len(self._connections) >= MAX_CONNECTIONS:
             return False
-        oldest = next(stranger for stranger in self._strangers if stranger.host == host)
-        del self._strangers[oldest]
-        oldest.abort()
-        return True
+        loser = self._strangers.admit(newcomer, host=newcomer.host)
+        if loser is not None and loser is not newcomer:
+            loser.abort()
+        return loser is not newcomer
 
     async def _serve(self, connection: Connection) -> None:
-        self._strangers[connection] = None
         try:
             side = await connection.greet(
                 token=self._settings.token, attempt=self._settings.attempt
             )
         finally:
-            self._strangers.pop(connection, None)
+            self._strangers.dismiss(connection)
         link = next(self._links)
         self._connections[link] = connection
         try:

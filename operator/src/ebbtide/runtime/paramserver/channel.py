@@ -8,6 +8,7 @@ here waits longer than it is told; what cannot be right ends this connection and
 
 import contextlib
 import secrets
+import select
 import socket
 import struct
 import threading
@@ -20,7 +21,8 @@ import torch
 from torch import Tensor
 
 from ebbtide.runtime.paramserver.messages import ROLES
-from ebbtide.wire.frames import FrameError, is_proof, prove
+from ebbtide.wire.frames import FrameError, prove
+from ebbtide.wire.greeting import find_fault
 from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Message, Refused
 
 MAX_CONTROL: Final = 8 << 20  # a description of ten thousand parameters fits
@@ -45,8 +47,22 @@ class Channel:
         self._sock = sock
         self._lock = threading.Lock()
         self._head = bytearray(_HEAD.size)
+        try:
+            self._far: tuple[str, int] = sock.getpeername()[:2]
+        except OSError as error:
+            raise ChannelClosed(f"the other end is gone: {error}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(SEND_SECONDS)
+
+    @property
+    def host(self) -> str:
+        """The address of the other end."""
+        return self._far[0]
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end."""
+        return f"{self._far[0]}:{self._far[1]}"
 
     def fileno(self) -> int:
         """Return the descriptor, to wait on several channels at a time."""
@@ -81,16 +97,16 @@ class Channel:
     # ------------------------------------------------------------ reading
 
     def read(self, kinds: Any, *, limit: int = MAX_CONTROL, seconds: float | None = None) -> Any:
-        """Return the next message of these types; wait for it for ever unless told how long."""
+        """Return the next message of these types, whole within a time; wait for ever without."""
         until = None if seconds is None else time.monotonic() + seconds
         if not self._wait(until):
             raise ChannelClosed(f"nothing came within {seconds} s")
-        self._fill(memoryview(self._head))
+        self._fill(memoryview(self._head), until=until)
         (length,) = _HEAD.unpack(self._head)
         if length > limit:
             raise FrameError(f"a frame of {length} bytes is announced, the limit is {limit}")
         body = bytearray(length)
-        self._fill(memoryview(body))
+        self._fill(memoryview(body), until=until)
         try:
             return _decoder(kinds).decode(body)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -101,30 +117,23 @@ class Channel:
         self._fill(bytes_of(tensor))
 
     def _wait(self, until: float | None) -> bool:
-        """Wait for the first byte of a frame."""
-        while True:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            try:
-                self._sock.settimeout(left)
-                return len(self._sock.recv(1, socket.MSG_PEEK)) > 0 or self._raise_end()
-            except TimeoutError:
-                continue
-            except (OSError, ValueError) as error:
-                raise ChannelClosed(f"reading failed: {error}") from error
-            finally:
-                with contextlib.suppress(OSError):
-                    self._sock.settimeout(SEND_SECONDS)
+        """Wait for something to read, or the end; tell whether it came in time."""
+        # Not by the socket's own time-out: that one is also the one of whoever sends meanwhile.
+        try:
+            poll = select.poll()
+            poll.register(self._sock, select.POLLIN)
+            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            return bool(poll.poll(left))
+        except (OSError, ValueError) as error:
+            raise ChannelClosed(f"reading failed: {error}") from error
 
-    @staticmethod
-    def _raise_end() -> bool:
-        raise ChannelClosed("the other end closed the connection")
-
-    def _fill(self, view: memoryview) -> None:
-        until = time.monotonic() + READ_SECONDS
+    def _fill(self, view: memoryview, *, until: float | None = None) -> None:
+        """Fill some memory by a time; without one, as long as a megabyte a second keeps coming."""
+        began = time.monotonic()
         done = 0
         while done < len(view):
+            if until is not None and not self._wait(until):
+                raise ChannelClosed(f"{done} of {len(view)} bytes came in the time there was")
             try:
                 count = self._sock.recv_into(view[done:])
             except (OSError, ValueError) as error:
@@ -132,7 +141,7 @@ class Channel:
             if count == 0:
                 raise ChannelClosed("the other end closed the connection")
             done += count
-            if count and done < len(view) and time.monotonic() > until + done / 1e6:
+            if done < len(view) and time.monotonic() > began + READ_SECONDS + done / 1e6:
                 raise ChannelClosed("the other end sends too slowly")
 
 
@@ -177,7 +186,8 @@ def _check(challenge: Challenge | Refused) -> None:
         raise ChannelClosed(f"refused: {challenge.reason}")
     if challenge.protocol != PROTOCOL:
         raise ChannelClosed(
-            f"the server speaks protocol {challenge.protocol}, here it is {PROTOCOL}"
+            f"the server speaks protocol {challenge.protocol}, this process {PROTOCOL}: use images"
+            " of one release"
         )
 
 
@@ -185,16 +195,11 @@ def welcome(channel: Channel, *, token: bytes, attempt: int) -> str:
     """Make a caller prove itself; return its role, or raise `ChannelClosed` after telling why."""
     nonce = secrets.token_hex(16)
     channel.send(Challenge(protocol=PROTOCOL, nonce=nonce, attempt=attempt))
-    answer = channel.read(Answer, limit=MAX_GREETING, seconds=GREETING_SECONDS)
-    why = ""
-    if answer.protocol != PROTOCOL:
-        why = f"protocol {answer.protocol} is not {PROTOCOL}, which is spoken here"
-    elif answer.side not in ROLES or not is_proof(
-        answer.digest, token=token, nonce=nonce, side=answer.side
-    ):
-        why = "the token is wrong"
+    answer: Answer = channel.read(Answer, limit=MAX_GREETING, seconds=GREETING_SECONDS)
+    why = find_fault(
+        answer, token=token, nonce=nonce, sides=ROLES, caller=channel.peer, here="parameter server"
+    )
     if why:
         channel.send(Refused(reason=why))
         raise ChannelClosed(why)
-    role: str = answer.side
-    return role
+    return answer.side

@@ -38,11 +38,12 @@ from ebbtide.runtime.paramserver.messages import (
 from ebbtide.runtime.paramserver.service import Service
 from ebbtide.runtime.paramserver.trainer import Trainer
 from ebbtide.wire.frames import FrameError
+from ebbtide.wire.greeting import MAX_STRANGERS, Strangers
 from ebbtide.wire.messages import Refused, ServerMap, WorkSpec
 
-MAX_CONNECTIONS: Final = 4096
-HELLO_SECONDS: Final = 10.0
-RETRY_SECONDS: Final = 0.2  # between two tries at one map
+MAX_CONNECTIONS: Final = 4096  # a thread each
+HELLO_SECONDS: Final = 20.0  # a description of ten thousand parameters takes its time
+RETRY_SECONDS: Final = 0.2  # between two tries at one map, or at taking a connection
 _LOOK: Final = 0.1
 
 log = logging.getLogger("ebbtide.server")
@@ -59,6 +60,8 @@ class Serving:
         self._listener = socket.create_server((host, port), backlog=256)
         self.address = (host, int(self._listener.getsockname()[1]))
         self._channels: set[Channel] = set()
+        self._strangers: Strangers[Channel] = Strangers(limit=MAX_STRANGERS)
+        self._door = threading.Lock()  # over both
         self._lead: Lead | None = None
         self._wanted: ServerMap | None = None
         self._work: WorkSpec | None = None
@@ -80,6 +83,7 @@ class Serving:
         with self._service.changed:
             self._is_closed = True
             self._service.changed.notify_all()
+        with self._door:
             channels = list(self._channels)
         if self._lead is not None:
             self._lead.close()
@@ -153,21 +157,53 @@ class Serving:
     # ------------------------------------------------------------ connections
 
     def _accept(self) -> None:
+        """Take connections until all is over, whatever is short meanwhile."""
+        is_short = False
         while not self._is_closed:
             try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            if len(self._channels) >= MAX_CONNECTIONS:
-                sock.close()
-                continue
+                self._take(self._listener.accept()[0])
+            except ConnectionError as error:
+                log.info("a connection ended before it began: %s", error)
+            except (OSError, RuntimeError) as error:  # no descriptor, memory or thread is left
+                if not is_short and not self._is_closed:
+                    log.warning("no connection can be taken until this passes: %s", error)
+                is_short = True
+                time.sleep(RETRY_SECONDS)
+            else:
+                if is_short:
+                    log.warning("connections are taken again")
+                is_short = False
+
+    def _take(self, sock: socket.socket) -> None:
+        """Begin to serve a connection, if there is a place for it."""
+        with contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
             channel = Channel(sock)
-            self._channels.add(channel)
+            with self._door:
+                loser: Channel | None = channel
+                if len(self._channels) < MAX_CONNECTIONS:
+                    loser = self._strangers.admit(channel, host=channel.host)
+                if loser is not channel:
+                    self._channels.add(channel)
+            if loser is channel:
+                channel.send(Refused(reason="too many connections"))
+                return
+            if loser is not None:
+                loser.close()  # whoever reads it does the rest
+            undo.callback(self._forget, channel)
             threading.Thread(target=self._serve, args=(channel,), daemon=True).start()
+            undo.pop_all()
+
+    def _forget(self, channel: Channel) -> None:
+        with self._door:
+            self._channels.discard(channel)
+            self._strangers.dismiss(channel)
 
     def _serve(self, channel: Channel) -> None:
         try:
             role = welcome(channel, token=self._service.token, attempt=1)
+            with self._door:
+                self._strangers.dismiss(channel)
             if role == TRAINER:
                 self._serve_trainer(channel)
             elif role == PEER:
@@ -179,7 +215,7 @@ class Serving:
         except Exception:  # outermost: one connection must not end the server
             log.exception("a connection failed")
         finally:
-            self._channels.discard(channel)
+            self._forget(channel)
             channel.close()
 
     # ------------------------------------------------------------ a worker process
