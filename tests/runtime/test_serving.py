@@ -1,10 +1,7 @@
 """Servers and clients over real sockets, in one process: what each exchange brings about."""
 
 import contextlib
-import logging
-import resource
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,25 +10,22 @@ import msgspec
 import pytest
 import torch
 from torch import nn
-from typing_extensions import override
 
 from ebbtide.runtime.errors import CheckpointError, UsageError
-from ebbtide.runtime.paramserver import channel as channels
-from ebbtide.runtime.paramserver import serving, snapshots
+from ebbtide.runtime.paramserver import snapshots
 from ebbtide.runtime.paramserver.channel import Channel, ChannelClosed, connect
 from ebbtide.runtime.paramserver.memory import MemoryRefused, attach
 from ebbtide.runtime.paramserver.messages import (
     PEER,
     READER,
-    TRAINER,
     Adopt,
     Bytes,
     Cut,
     Read,
     ToReader,
 )
-from ebbtide.wire.frames import FrameError, prove
-from ebbtide.wire.messages import PROTOCOL, Answer, Challenge, Refused
+from ebbtide.wire.frames import FrameError
+from ebbtide.wire.messages import Refused
 from support.pacing import Link
 from support.served import TOKEN, Servers, Trainer, in_background
 from support.served_fuzzing import Fuzz, resident
@@ -39,7 +33,6 @@ from support.served_fuzzing import Fuzz, resident
 Start = Callable[..., Servers]
 BUFFERS = 400_008  # running statistics of the widest model here, on one of the servers
 FUZZED = 10_000  # a tenth of what the bench sends
-ENDED = r"closed the connection|reset by peer"
 
 
 @pytest.fixture(params=[True, False], ids=["shared memory", "connections"])
@@ -288,134 +281,6 @@ def test_a_model_of_another_shape_is_refused_naming_both(start: Start) -> None:
 
 def address_of(servers: Servers) -> tuple[str, int]:
     return servers.running["a"].address
-
-
-@pytest.mark.parametrize(
-    ("role", "token"),
-    [
-        pytest.param(READER, b"guessed", id="a wrong token"),
-        pytest.param("operator", TOKEN, id="no role of this protocol"),
-    ],
-)
-def test_who_does_not_prove_itself_is_refused_naming_both(
-    start: Start, role: str, token: bytes
-) -> None:
-    channel = start("a").connect(role=role, token=token)
-
-    host, port = channel._sock.getsockname()
-    assert channel.read(ToReader, seconds=5) == Refused(
-        reason=f"the token is wrong: {host}:{port} did not prove to this parameter server, as "
-        f"{role!r}, that it knows the one of this job"
-    )
-
-
-def test_another_protocol_is_refused_naming_both(start: Start) -> None:
-    channel = start("a").dial()
-    challenge = channel.read(Challenge, seconds=5)
-    digest = prove(token=TOKEN, nonce=challenge.nonce, side=READER)
-
-    channel.send(Answer(protocol=PROTOCOL + 1, side=READER, digest=digest))
-
-    refused = channel.read(ToReader, seconds=5)
-    assert f"speaks protocol {PROTOCOL + 1}, this parameter server {PROTOCOL}:" in refused.reason
-
-
-@pytest.mark.parametrize("role", [None, TRAINER], ids=["a stranger", "one of ours"])
-def test_a_byte_now_and_then_gains_nobody_time(
-    start: Start, monkeypatch: pytest.MonkeyPatch, role: str | None
-) -> None:
-    monkeypatch.setattr(channels, "GREETING_SECONDS", 0.5)
-    monkeypatch.setattr(serving, "HELLO_SECONDS", 0.5)
-    servers = start("a")
-    slow = servers.connect(role=role) if role else servers.dial()
-    if role is None:
-        slow.read(Challenge, seconds=5)
-    slow._sock.sendall(struct.pack(">I", 4000))
-
-    def drip() -> None:
-        with contextlib.suppress(OSError):
-            while not over.wait(0.02):
-                slow._sock.sendall(b" ")
-
-    over = threading.Event()
-    thread = in_background(drip)
-    try:
-        with pytest.raises(ChannelClosed, match=ENDED):
-            slow.read(ToReader, seconds=10)
-    finally:
-        over.set()
-        thread.join(10)
-
-
-def test_strangers_take_no_place_from_who_belongs_to_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "MAX_STRANGERS", 4)
-    servers = Servers(folder=tmp_path)
-    servers.start("a")
-    strangers = [servers.dial(source="127.0.0.2") for _ in range(4)]
-    for stranger in strangers:
-        assert isinstance(stranger.read(Challenge, seconds=5), Challenge)
-
-    fifth = servers.dial(source="127.0.0.2")
-    ready = make(servers).client.enter()
-
-    assert fifth.read(Challenge | Refused, seconds=5) == Refused(reason="too many connections")
-    assert ready.standing.version == 0
-    with pytest.raises(ChannelClosed, match=ENDED):
-        strangers[0].read(ToReader, seconds=5)
-    servers.close()
-
-
-class Said(logging.Handler):
-    """Lets a test wait for a line of the log."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__()
-        self.event = threading.Event()
-        self._line = line
-
-    @override
-    def emit(self, record: logging.LogRecord) -> None:
-        """Note that it was written."""
-        if self._line in record.getMessage():
-            self.event.set()
-
-
-def test_a_server_without_a_descriptor_left_takes_connections_when_there_are_some_again(
-    tmp_path: Path,
-) -> None:
-    servers = Servers(folder=tmp_path)
-    servers.start("a")
-    short = Said("no connection can be taken until this passes")
-    log = logging.getLogger("ebbtide.server")
-    log.addHandler(short)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        with socket.socket() as caller:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
-            caller.connect(address_of(servers))
-            assert short.event.wait(10)
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            channel = Channel(caller)
-
-            assert isinstance(channel.read(Challenge, seconds=10), Challenge)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        log.removeHandler(short)
-        servers.close()
-
-
-def test_a_frame_that_is_too_long_ends_that_connection_alone(start: Start) -> None:
-    servers = start("a")
-    trainer = make(servers)
-    trainer.client.enter()
-    with socket.create_connection(address_of(servers), timeout=5) as stranger:
-        stranger.sendall(struct.pack(">I", 1 << 31) + b"x" * 100)
-        while stranger.recv(4096):
-            pass
-
-    assert trainer.take().step == 0
 
 
 def test_reading_what_is_not_there_is_answered(start: Start) -> None:
