@@ -17,7 +17,7 @@ NEVER = -1.0
 
 @pytest.fixture
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "PLAIN", (0.0,))
+    monkeypatch.setattr(sizes, "PLAIN", sizes.Budget(0.0, 0))
     monkeypatch.setattr(search, "FIRST", NEVER)
 
 
@@ -43,7 +43,7 @@ def test_one_list_and_two_halves_agree(
 ) -> None:
     question = draw(np.random.default_rng(4), family=family, kind=kind, num=24, cap=12)
 
-    monkeypatch.setattr(sizes, "PLAIN", (0.0,))
+    monkeypatch.setattr(sizes, "PLAIN", sizes.Budget(0.0, 0))
     by_list = solve(question)
     with monkeypatch.context() as patch:
         patch.setattr(search, "FIRST", NEVER)

@@ -1,6 +1,5 @@
 """The steps of the solver, each against what it stands for."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,48 +12,11 @@ from ebbtide.core.planner.solver.dominance import limit_most, limit_near
 from ebbtide.core.planner.solver.prices import Prices, find_prices
 from ebbtide.core.planner.solver.sizes import settle_cover
 from ebbtide.core.planner.solver.states import Lister
-from ebbtide.core.planner.solver.table import fill_sizes
+from support.covers import least_cost, make_cover, make_torn
 
 SEEDS = range(40)
 AMPLE = 10.0
 """Of the budget of states: more than all plans of five pools."""
-
-
-def make_cover(seed: int, *, pools: int = 5, sizes: int = 1, floor: float = 0.0) -> Cover:
-    """Return a small cover; some of its pools have the same rate."""
-    rng = np.random.default_rng(seed)
-    most = rng.integers(1, 4, pools).astype(float)
-    chosen = np.sort(rng.choice(np.arange(1, int(most.sum())), sizes, replace=False))
-    rate = rng.integers(1, 5, pools).astype(float)
-    return Cover(
-        cost=np.sort(rng.uniform(1, 5, pools)),
-        rate=rate,
-        least=np.zeros(pools),
-        most=most,
-        is_on_demand=np.arange(pools) % 2 == 0,
-        sizes=chosen.astype(float),
-        demand=rng.uniform(0.5, 0.9) * rate.mean() * chosen,
-        top=np.full(sizes, np.inf),
-        scale=np.ones(sizes),
-        floor=min(floor, most[::2].sum(), chosen[0]),
-    )
-
-
-def make_torn(seed: int) -> Cover:
-    """Return a cover of one size whose demand lies between the cheapest and the fastest nodes."""
-    cover = make_cover(seed, pools=9)
-    (slow,), (fast,) = (
-        fill_sizes(cover, order.argsort())[1] for order in (cover.cost, -cover.rate)
-    )
-    return replace(cover, demand=np.array([slow + 0.37 * (fast - slow)]))
-
-
-def least_cost(cover: Cover, most: Floats | None = None) -> float:
-    """Return the cost of the best of all plans, infinite where none is legal."""
-    limits = cover.most if most is None else most
-    plans = itertools.product(*(range(int(limit) + 1) for limit in limits))
-    values = [cover.value_of(np.array(plan, dtype=float)) for plan in plans]
-    return min((value for value in values if value is not None), default=np.inf)
 
 
 @pytest.mark.parametrize("floor", [0.0, 2.0])

@@ -5,7 +5,8 @@ Every goal comes down to one small problem (`cover`): the least of a linear sum 
 at a demanded rate, with legal sizes and an on-demand floor. Pools that no best plan needs are left
 out (`dominance`). A dual in one variable bounds the rest (`climb`), prices of nodes follow
 (`reduce`), and what could still be better lies within a known distance of what these prices choose:
-all of it is looked at, one way at a time, the nearest first (`walk`), size by size (`sizes`).
+all of it is looked at, one way at a time, the nearest first (`walk`), size by size (`sizes`). Where
+there are too many ways, two compiled lists of half the steps each are paired (`meet`).
 
 These are loops over arrays (`table`), plain Python until they are compiled (`compiled`). Where a
 size has too many ways it is cut in two (`search`), and after some cuts the ways are listed as

@@ -11,7 +11,7 @@ from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
 from ebbtide.core.planner.solver.halves import Halves
 from ebbtide.core.planner.solver.pair import close
 from ebbtide.core.planner.solver.prices import Prices, find_prices
-from ebbtide.core.planner.solver.sizes import Settled, count_early_cuts, settle_cover
+from ebbtide.core.planner.solver.sizes import Settled, are_lists_met, settle_cover
 from ebbtide.core.planner.solver.states import Lister, States
 from ebbtide.core.planner.solver.table import fill_sizes, goal_of
 
@@ -138,8 +138,9 @@ class _Search:
         lowest = float(dual.bounds[0])
         if lowest >= self._goal():
             return
-        is_early = self.cuts < count_early_cuts() and dual.mixed is not None
-        if not is_early and self._list(part, find_prices(part, dual.price)):
+        # What two compiled lists were too short for, tables are too slow for.
+        is_cut = are_lists_met() and dual.mixed is not None
+        if not is_cut and self._list(part, find_prices(part, dual.price)):
             return
         self.cuts += 1
         halves = [] if dual.mixed is None else _halve(part, dual.mixed)

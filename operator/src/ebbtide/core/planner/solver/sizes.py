@@ -9,7 +9,8 @@ from ebbtide.core.planner.solver.climb import begin_climb, bound, climb
 from ebbtide.core.planner.solver.compiled import FAST, compile_kernels, fast, kernel
 from ebbtide.core.planner.solver.cover import Cover, Floats, Incumbent
 from ebbtide.core.planner.solver.dominance import limit_most
-from ebbtide.core.planner.solver.reduce import reduce
+from ebbtide.core.planner.solver.meet import meet
+from ebbtide.core.planner.solver.reduce import Reduced, reduce
 from ebbtide.core.planner.solver.table import (
     Best,
     Filling,
@@ -20,6 +21,7 @@ from ebbtide.core.planner.solver.table import (
     goal_of,
     keep,
     tabulate,
+    take,
 )
 from ebbtide.core.planner.solver.walk import settle
 
@@ -42,6 +44,57 @@ def choose(bounds: Floats, states: Floats, goal: float) -> int:
     return found
 
 
+class Budget(NamedTuple):
+    """How much work may go into each size."""
+
+    states: float
+    """That are looked at one by one."""
+    most: int
+    """States of each of two lists, where those were too few; 0: there are none."""
+
+
+@kernel
+def settle_size(table: Table, size: Reduced, best: Best, by: tuple[float, Budget]) -> bool:
+    """Look at all that could be better at one size, by price of rate and budget; tell if it was."""
+    price, budget = by
+    best.left[0] = budget.states
+    if settle(table, size, best):
+        return True
+    return budget.most > 0 and meet(table, size, best, (price, budget.most))
+
+
+@kernel
+def settle_freely(table: Table, size: Reduced, best: Best, by: tuple[float, Budget]) -> float:
+    """
+    Settle one size without its floor, where that costs nothing; return what came of it.
+
+    Without a floor all pools can dominate each other, and far fewer ways are left. Still open is
+    the size where the best plan then breaks the floor.
+    """
+    if table.floor <= 0 or size.on_demand > 0:
+        return CLIMBED
+    free = Table(
+        table.cost,
+        table.rate,
+        table.least,
+        table.most,
+        table.market,
+        table.sizes,
+        table.demand,
+        table.top,
+        table.scale,
+        table.slack,
+        0.0,
+        table.quantum,
+    )
+    found = Best(best.value.copy(), best.plan.copy(), best.left)
+    if not settle_size(free, size, found, by):
+        return LEFT
+    if found.value[0] < best.value[0] and not take(table, best, found.plan, size.place):
+        return CLIMBED
+    return SETTLED
+
+
 class Outcome(NamedTuple):
     """What comes of every size."""
 
@@ -51,12 +104,11 @@ class Outcome(NamedTuple):
 
 @kernel
 def settle_sizes(
-    table: Table, start: float, best: Best, budgets: Floats
+    table: Table, start: float, best: Best, budget: Budget
 ) -> tuple[Outcome, float, float]:
     """
     Find the best plan of all sizes, the most promising first.
 
-    Each size may take the first of the budgets, and then, as long as it is not settled, the next.
     Returns with the outcome the price of rate and the bound of all sizes together.
     """
     bounds = np.empty(len(table.sizes))
@@ -64,30 +116,26 @@ def settle_sizes(
     root, _ = bound(table, slope, start)
     price, lowest, prices = root, bounds.min(), np.full(len(bounds), root)
     states = np.full(len(bounds), OPEN if len(bounds) > 1 else CLIMBED)
-    for budget in budgets:
-        for place in range(len(states)):
-            if states[place] == LEFT:
-                states[place] = CLIMBED
-        while True:
-            place = choose(bounds, states, goal_below(table, best))
-            if place == NONE:
-                break
-            if states[place] == OPEN:
-                states[place] = CLIMBED
-                price, _ = climb(table, slope, Span(place, place + 1, price))
-                prices[place] = price
-                continue
-            best.left[0] = budget
-            is_settled = settle(table, reduce(table, place, prices[place]), best)
+    while True:
+        place = choose(bounds, states, goal_below(table, best))
+        if place == NONE:
+            break
+        if states[place] == OPEN:
+            states[place] = CLIMBED
+            price, _ = climb(table, slope, Span(place, place + 1, price))
+            prices[place] = price
+            continue
+        size = reduce(table, place, prices[place])
+        states[place] = settle_freely(table, size, best, (prices[place], budget))
+        if states[place] == CLIMBED:
+            is_settled = settle_size(table, size, best, (prices[place], budget))
             states[place] = SETTLED if is_settled else LEFT
     return Outcome(bounds, states), root, lowest
 
 
-PLAIN: Final = (300.0,)
-"""States of each size that are looked at before they are listed in tables."""
-COMPILED: Final = (3_000.0,)
-EARLY_CUTS: Final = 40
-"""Where loops are compiled, a problem is cut so often before it is listed in tables."""
+PLAIN: Final = Budget(300.0, 0)
+"""Of loops that are not compiled: tables come next."""
+COMPILED: Final = Budget(1_000.0, 20_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +154,9 @@ def settle_cover(
     cover: Cover, best: Incumbent, *, start: float | None = None, share: float = 1.0
 ) -> Settled:
     """Find the best plan of a cover, as far as a share of the budgets goes."""
-    kept, budgets = keep(best, cover), share * np.array(COMPILED if FAST else PLAIN)
-    outcome, price, lowest = fast(settle_sizes)(tabulate(cover), start or 0.0, kept, budgets)
+    kept, budget = keep(best, cover), COMPILED if FAST else PLAIN
+    budget = Budget(share * budget.states, int(share * budget.most))
+    outcome, price, lowest = fast(settle_sizes)(tabulate(cover), start or 0.0, kept, budget)
     if kept.value[0] < best.value:
         best.value, best.plan = float(kept.value[0]), kept.plan
     left = (outcome.states == LEFT).nonzero()[0].tolist()
@@ -115,9 +164,9 @@ def settle_cover(
     return Settled(float(price), float(lowest), ends)
 
 
-def count_early_cuts() -> int:
-    """Return how often a problem is cut before anything is listed: most parts have few states."""
-    return EARLY_CUTS if FAST else 0
+def are_lists_met() -> bool:
+    """Tell whether all that a part holds is looked at in two lists, where it is no more."""
+    return bool(FAST)
 
 
 def compile_solver(*, needs_cache: bool = False) -> bool:
@@ -127,7 +176,7 @@ def compile_solver(*, needs_cache: bool = False) -> bool:
     best = Best(np.array([np.inf, 0.0]), np.empty(2), np.empty(1))
     filling = Filling(np.arange(2), np.empty(1), np.empty(1))
     return compile_kernels(
-        (settle_sizes, (table, 0.0, best, one)),
+        (settle_sizes, (table, 0.0, best, PLAIN)),
         (begin_climb, (table, best, np.empty(1))),
         (bound, (table, begin_climb(table, best, np.empty(1)), 0.0)),
         (reduce, (table, 0, 0.0)),

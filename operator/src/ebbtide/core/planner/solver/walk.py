@@ -45,7 +45,11 @@ class Steps(NamedTuple):
     num: int
     pools: Places
     columns: Floats
-    """Rows: distance, nodes, rate, cost, on-demand nodes, how often, and how often it is by now."""
+    """
+    Rows: distance, nodes, rate, cost, on-demand nodes, how often, and how often it is by now.
+
+    And how far all that must come before goes.
+    """
     before: Places
     """The step that must be taken whole before this one; NONE where there is none."""
 
@@ -70,8 +74,12 @@ def count_ways(table: Table, size: Reduced, reach: float) -> Floats:
 
 
 @kernel
-def choose_tail(table: Table, size: Reduced, reach: float) -> Tail:
-    """Leave the pools to the end of which most nodes can change within the reach."""
+def choose_tail(table: Table, size: Reduced, reach: float, apart: float) -> Tail:
+    """
+    Leave the pools to the end of which most nodes can change within the reach.
+
+    The rates of the two that are closed at once are apart by more than so much, if there are any.
+    """
     ways = count_ways(table, size, reach)
     first = int(np.argmax(ways))
     second, by_floor, can_differ = first, NONE, False
@@ -80,7 +88,7 @@ def choose_tail(table: Table, size: Reduced, reach: float) -> Tail:
             if by_floor == NONE or ways[pool] > ways[by_floor]:
                 by_floor = pool
             continue
-        differs = table.rate[pool] != table.rate[first]
+        differs = abs(table.rate[pool] - table.rate[first]) > apart
         if pool != first and (
             second == first
             or (differs and not can_differ)
@@ -145,7 +153,7 @@ def find_before(table: Table, size: Reduced, steps: Steps, pool: int) -> tuple[i
 def list_steps(table: Table, size: Reduced, tail: Tail, reach: float) -> Steps:
     """List the steps within the reach; what must come first counts with its distance."""
     near = list_near(table, size, tail, reach)
-    columns, before, num = np.zeros((7, len(near))), np.full(len(near), NONE), 0
+    columns, before, num = np.zeros((8, len(near))), np.full(len(near), NONE), 0
     for pool in near:
         steps = Steps(num, near, columns, before)
         sign, far = 0.0, size.on_demand
@@ -155,6 +163,7 @@ def list_steps(table: Table, size: Reduced, tail: Tail, reach: float) -> Steps:
             before[num], total = find_before(table, size, steps, pool)
             if far + total >= reach:
                 continue
+            columns[7, num] = total
             columns[4, num] = sign * table.market[pool]
             columns[5, num] = table.most[pool] - table.least[pool]
         columns[0, num], columns[1, num] = far, sign
@@ -305,13 +314,19 @@ def walk(table: Table, size: Reduced, best: Best, path: Path) -> bool:
 
 
 @kernel
+def find_farthest(table: Table, size: Reduced) -> float:
+    """Return a distance beyond which there are no states at all."""
+    farthest = 1.0
+    for pool in range(len(size.costs)):
+        spread = table.most[pool] - table.least[pool]
+        farthest += abs(size.costs[pool]) * spread + size.on_demand * table.most[pool]
+    return farthest
+
+
+@kernel
 def settle(table: Table, size: Reduced, best: Best) -> bool:
     """Look at all that could be better at one size; tell whether that was little enough work."""
-    farthest, far = 1.0, np.empty(len(size.costs))
-    for pool in range(len(far)):
-        far[pool] = abs(size.costs[pool])
-        spread = table.most[pool] - table.least[pool]
-        farthest += far[pool] * spread + size.on_demand * table.most[pool]
+    farthest, far = find_farthest(table, size), np.abs(size.costs)
     reach = far[np.argsort(far, kind="mergesort")[min(FIRST, len(far) - 1)]]
     while True:
         room = goal_below(table, best) / table.scale[size.place] - size.base
@@ -319,7 +334,7 @@ def settle(table: Table, size: Reduced, best: Best) -> bool:
             return True
         if reach <= 0 or GROWTH * reach > room:
             reach = room
-        tail = choose_tail(table, size, reach)
+        tail = choose_tail(table, size, reach, 0.0)
         steps = list_steps(table, size, tail, reach)
         if not walk(table, size, best, Path(tail, steps, reach)):
             return False
