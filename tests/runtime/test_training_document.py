@@ -37,5 +37,5 @@ def test_the_page_names_every_word_of_a_job() -> None:
     assert [word for word in words if f"`job.{word}" not in PAGE.read_text("utf-8")] == []
 
 
-def test_two_scripts_are_shown() -> None:
-    assert len(SCRIPTS) == 2
+def test_three_scripts_are_shown() -> None:
+    assert len(SCRIPTS) == 3

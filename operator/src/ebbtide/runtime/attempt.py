@@ -9,14 +9,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
+from ebbtide.runtime import wrapping
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
 from ebbtide.runtime.gradients import Reducer, Summing, Votes
 from ebbtide.runtime.state import TrainState
+
+SCALER_RULE: Final = (
+    "a GradScaler decides by the gradients of the global batch: job.track(scaler=scaler), and call "
+    "job.reduce_gradients() after backward(), before scaler.unscale_() and scaler.step()"
+)
 
 
 class Phase(Enum):
@@ -100,7 +106,9 @@ class Attempt:
             case Phase.OUTSIDE:
                 raise UsageError("gradients are reduced inside the loop over job.steps() only")
             case Phase.OPEN:
-                pass
+                wrapping.check_trained(
+                    self._state.model, self._state.optimizer, self._reducer.reduced
+                )
         pending, leaving = self._vote()
         began = self._arrive()
         try:
@@ -133,14 +141,29 @@ class Attempt:
         """Stand in for `optimizer.step()`: reduce, then step; nothing when the step is broken."""
         if self.phase is Phase.OUTSIDE:
             return step()  # the script's own business, say before the loop
+        if self.phase is Phase.OPEN and self._is_scaled():
+            raise UsageError(f"gradients were unscaled before they were summed: {SCALER_RULE}")
         if not self.reduce():
             return None
+        if self._is_left_out():
+            return None  # another rank's scaler may have seen less than all of them
         began = time.monotonic()
         self._fence()
         self.spent.fenced += time.monotonic() - began
         result = step()
         self.phase = Phase.APPLIED
         return result
+
+    def _is_scaled(self) -> bool:
+        """Tell whether a scaler stands behind this step: tracked, or felt by a fused optimizer."""
+        is_felt = getattr(self._state.optimizer, "found_inf", None) is not None
+        return is_felt or self._state.has_scaler
+
+    def _is_left_out(self) -> bool:
+        """Tell whether the summed gradients are none to step by, which all ranks see alike."""
+        return (
+            self.phase is Phase.REDUCED and self._state.has_scaler and not self._reducer.is_finite()
+        )
 
     def schedule(self, step: Callable[[], Any]) -> Any:
         """Stand in for `scheduler.step()`."""
@@ -176,13 +199,14 @@ class Attempt:
 
     def settle(self) -> bool:
         """End the try after the script's body; False when it must be done again, from before it."""
+        is_left_out = self._is_left_out()
         phase, self.phase = self.phase, Phase.OUTSIDE
-        if phase is Phase.APPLIED:
+        if phase is Phase.APPLIED or is_left_out:
             return True
         if phase is not Phase.BROKEN:
             raise UsageError(
                 "the loop's body did not call optimizer.step(): each batch of job.steps() is one "
-                "step of the global batch"
+                f"step of the global batch; where a GradScaler left it out: {SCALER_RULE}"
             )
         self._state.undo()
         self._state.put_side(self._side)

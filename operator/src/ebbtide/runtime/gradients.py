@@ -56,6 +56,7 @@ class Reducer:
         self._running = _bucketize(self._statistics)
         self._vote = torch.zeros(_USED + len(self._parameters))
         self._by_rows: set[int] = set()  # whose gradients the script makes sparse
+        self.reduced = frozenset(id(each) for each in self._parameters)
 
     @property
     def num_bytes(self) -> int:
@@ -66,6 +67,10 @@ class Reducer:
     def num_tensors(self) -> int:
         """How many parameters have gradients."""
         return len(self._parameters)
+
+    def is_finite(self) -> bool:
+        """Tell whether the gradients that were last reduced are finite, on every rank alike."""
+        return all(bool(bucket.flat.isfinite().all()) for bucket in self._gradients)
 
     @torch.no_grad()
     def reduce(self, group: Summing, *, weight: float, pending: bool, leaving: bool) -> Votes:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from ebbtide.runtime import wrapping
 from ebbtide.runtime.batches import Batch, MapStyle, Shard
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.layouts import LayoutError, check
@@ -82,6 +85,7 @@ class Job:
         self._links = links
         self._state: TrainState | None = None
         self._loop: Looping | None = None
+        self._is_stepping = False  # within the wrapped optimizer, which may hold others
 
     # ------------------------------------------------------------ what a script declares
 
@@ -93,11 +97,14 @@ class Job:
 
         From now on `optimizer.step()` first makes the gradients those of the global batch, and does
         nothing (nor does `scheduler.step()`) when a member was lost in the middle of the step.
+        `UsageError` for what the ranks could not keep equal: see `ebbtide.runtime.wrapping`.
         """
         if self._state is not None:
             raise UsageError("wrap() was called twice: one model and one optimizer per job")
+        wrapping.check_parts(model, optimizer)
         self._state = TrainState(model, optimizer, scheduler)
         self._divert_optimizer(optimizer)
+        register_optimizer_step_pre_hook(self._look_at_step)
         if scheduler is not None:
             self._divert_scheduler(scheduler)
         return model, optimizer, scheduler
@@ -211,15 +218,28 @@ class Job:
 
         def step(_: Optimizer, *args: Any, **keywords: Any) -> Any:
             def run() -> Any:
-                return inner(*args, **keywords)
+                self._is_stepping = True
+                try:
+                    return inner(*args, **keywords)
+                finally:
+                    self._is_stepping = False
 
-            return run() if self._loop is None else self._loop.attempt.apply(run)
+            if self._loop is None:
+                return run()
+            wrapping.check_call(args, keywords)
+            return self._loop.attempt.apply(run)
 
         # A scheduler that was made before looks for this mark, and warns when it is gone.
         if hasattr(inner, _MARK):
             setattr(step, _MARK, True)
         wrapped: Any = optimizer
         wrapped.step = MethodType(step, optimizer)
+
+    def _look_at_step(self, optimizer: Optimizer, _args: Any, _keywords: Any) -> None:
+        """Before the step of any optimizer of this process: see that none trains past the job."""
+        is_open = self._loop is not None and self._loop.batch is not None
+        if is_open and not self._is_stepping and self._state is not None:
+            wrapping.check_other(self._state.model, optimizer)
 
     def _divert_scheduler(self, scheduler: Any) -> None:
         """Let `scheduler.step` run through the loop's current try."""

@@ -58,6 +58,14 @@ class TrainState:
                 )
             self._tracked[name] = item
 
+    @property
+    def has_scaler(self) -> bool:
+        """Whether a `GradScaler` is tracked: then a step whose gradients overflow is left out."""
+        return any(
+            isinstance(item, torch.amp.GradScaler) and item.is_enabled()
+            for item in self._tracked.values()
+        )
+
     def take(self) -> dict[str, Any]:
         """Return the whole state. Containers are new, tensors are the live ones."""
         return _share(
