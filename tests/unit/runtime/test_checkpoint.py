@@ -70,7 +70,40 @@ def garble_manifest(shelf: Shelf, step: int) -> None:
     (folder(shelf, step) / "manifest.json").write_text('{"step": "?"}')
 
 
-DAMAGES = [truncate, flip, empty, lose_state, lose_manifest, garble_manifest]
+def empty_manifest(shelf: Shelf, step: int) -> None:
+    (folder(shelf, step) / "manifest.json").write_bytes(b"")
+
+
+def extend_manifest(shelf: Shelf, step: int) -> None:
+    path = folder(shelf, step) / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "\x1b[31m": 1}))
+
+
+def swap_manifest(shelf: Shelf, step: int) -> None:
+    lose_manifest(shelf, step)
+    (folder(shelf, step) / "manifest.json").mkdir()
+
+
+def block_manifest(shelf: Shelf, step: int) -> None:
+    lose_manifest(shelf, step)
+    os.mkfifo(folder(shelf, step) / "manifest.json")
+
+
+def lock_manifest(shelf: Shelf, step: int) -> None:
+    """As a mode of 000 does, for root too."""
+    lose_manifest(shelf, step)
+    (folder(shelf, step) / "manifest.json").symlink_to("manifest.json")
+
+
+def lock_folder(shelf: Shelf, step: int) -> None:
+    shutil.rmtree(folder(shelf, step))
+    folder(shelf, step).symlink_to(folder(shelf, step).name)
+
+
+DAMAGES = [
+    truncate, flip, empty, lose_state, lose_manifest, garble_manifest, empty_manifest,
+    extend_manifest, swap_manifest, block_manifest, lock_manifest, lock_folder,
+]  # fmt: skip
 
 
 def test_an_empty_or_absent_folder_has_no_checkpoint(shelf: Shelf) -> None:
@@ -126,8 +159,36 @@ def test_a_damaged_newest_one_is_passed_over(
 
     assert loaded_step(shelf) == 20
     assert Shelf(str(shelf.path), owner="reader").newest_step() == 20
-    if damage in {truncate, flip, empty, lose_state}:
-        assert "step-000000000030 is damaged" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("ebbtide: checkpoint step-000000000030 ")
+    assert said.count("\n") == 1
+    assert "\x1b" not in said
+
+
+def test_the_lineage_of_a_manifest_that_cant_be_read_is_not_used_again(shelf: Shelf) -> None:
+    """Or what it belongs to would come back when somebody repairs it."""
+    save(shelf, 20, lineage=4)
+    save(shelf, 30, lineage=5)
+    garble_manifest(shelf, 30)
+
+    assert shelf.newest_lineage() == 5
+
+
+def test_what_others_delete_as_we_look_is_no_damage(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(shelf, 1)
+    save(shelf, 2)
+    read = shelf.store.read
+
+    def tidied(name: str, file: str) -> bytes:
+        shutil.rmtree(folder(shelf, 1), ignore_errors=True)
+        return read(name, file)
+
+    monkeypatch.setattr(shelf.store, "read", tidied)
+
+    assert shelf.load() is not None
+    assert capsys.readouterr().out == ""
 
 
 def test_when_all_are_bad_that_is_an_error_and_not_a_new_start(shelf: Shelf) -> None:

@@ -28,25 +28,41 @@ class Facts:
     torch_version: str
 
 
-def entries(store: Store) -> list[tuple[str, Manifest]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a store holds: nothing is proved yet of what has a usable manifest."""
+
+    usable: list[tuple[str, Manifest]]  # newest first
+    unusable: dict[str, str]  # the others by name, and why they are
+
+
+def list_all(store: Store) -> Listing:
     """
-    Return the checkpoints with a usable manifest, newest first. Nothing else is proved yet.
+    Return all checkpoints of a store.
 
     `CheckpointError` when one was written by another version: it may be the newest.
     """
-    found = []
+    usable, unusable = [], {}
     for name in store.names():
         try:
-            found.append((name, decode(store.read(name, MANIFEST), name=name)))
+            usable.append((name, decode(store.read(name, MANIFEST), name=name)))
         except OtherFormatError as error:
             raise CheckpointError(
                 f"{store.url}: {error}: use the image that wrote it, or move it away"
             ) from error
         except StoreError:
             raise  # out of reach: what is newest cannot be told now
-        except (OSError, ManifestError):
-            continue
-    return sorted(found, key=lambda entry: entry[1].age, reverse=True)
+        except FileNotFoundError:
+            unusable[name] = f"it has no {MANIFEST}: it is damaged, or nobody finished it"
+        except (OSError, ManifestError) as error:
+            unusable[name] = str(error)
+    usable.sort(key=lambda entry: entry[1].age, reverse=True)
+    return Listing(usable=usable, unusable=unusable)
+
+
+def entries(store: Store) -> list[tuple[str, Manifest]]:
+    """Return the checkpoints with a usable manifest, newest first; errors as of `list_all`."""
+    return list_all(store).usable
 
 
 def looks_whole(store: Store, name: str, manifest: Manifest) -> bool:

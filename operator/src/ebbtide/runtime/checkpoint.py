@@ -101,8 +101,11 @@ class Shelf:
 
     def entries(self) -> list[tuple[str, Manifest]]:
         """Return the checkpoints with a usable manifest, newest first. Nothing is proved yet."""
+        return self._list().usable
+
+    def _list(self) -> archive.Listing:
         try:
-            return archive.entries(self.store)
+            return archive.list_all(self.store)
         except OSError as error:
             raise CheckpointError(self._describe(error)) from error
 
@@ -112,8 +115,14 @@ class Shelf:
         return -1 if found is None else found
 
     def newest_lineage(self) -> int:
-        """Return the largest lineage among all checkpoints, damaged ones too; 0 when none."""
-        return max((manifest.lineage for _, manifest in self.entries()), default=0)
+        """
+        Return the largest lineage that any checkpoint may have, damaged ones too; 0 when none.
+
+        What has no usable manifest may have begun one of its own.
+        """
+        listing = self._list()
+        known = max((manifest.lineage for _, manifest in listing.usable), default=0)
+        return known + len(listing.unusable)
 
     def load(self, targets: Targets | None = None) -> Loaded | None:
         """
@@ -162,7 +171,9 @@ class Shelf:
         return None
 
     def _find_loadable(self, targets: Targets) -> Loaded | None:
-        for name, manifest in archive.entries(self.store):
+        listing = archive.list_all(self.store)
+        self._tell_of(listing.unusable)
+        for name, manifest in listing.usable:
             try:
                 return Loaded(manifest=manifest, tree=self._read(name, manifest, targets))
             except FileNotFoundError:
@@ -175,6 +186,12 @@ class Shelf:
                 say(f"checkpoint {name} is damaged ({error}): going back to the one before it")
                 self._mark(name, str(error))
         return None
+
+    def _tell_of(self, unusable: Mapping[str, str]) -> None:
+        """Say which ones can't be told to be older than what will be loaded."""
+        left = set(self.store.names()) if unusable else set()
+        for name in sorted(left.intersection(unusable)):  # the others were deleted meanwhile
+            say(f"checkpoint {name} can't be used ({unusable[name]}): it is passed over")
 
     def _mark(self, name: str, why: str) -> None:
         try:

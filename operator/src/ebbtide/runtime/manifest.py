@@ -81,7 +81,7 @@ def decode(raw: bytes, *, name: str) -> Manifest:
     try:
         manifest = Manifest(**fields)
     except TypeError as error:
-        raise ManifestError(f"{name}/{MANIFEST}: {error}"[:300]) from error
+        raise ManifestError(f"{name}/{MANIFEST}: {error!r}"[:300]) from error
     if not _is_possible(manifest):
         raise ManifestError(f"{name}/{MANIFEST} has fields that cannot be")
     if step_of(name) != manifest.step:
