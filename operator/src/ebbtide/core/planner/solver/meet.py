@@ -40,7 +40,7 @@ BLOCK: Final = 32
 """Partners that are passed over together."""
 APART: Final = 4.0
 """Times what the rate may be too high: so far apart the rates of the last two pools are best."""
-LOOKS: Final = 100.0
+LOOKS: Final = 10.0
 """States or blocks that may be looked at for each state of a full list."""
 
 
