@@ -10,7 +10,8 @@ import pytest
 
 from ebbtide.core.planner import menu as menu_module
 from ebbtide.core.planner.inputs import Inputs
-from ebbtide.core.planner.menu import Cheapest, Fastest, Menu, Slowest, Wish
+from ebbtide.core.planner.menu import Menu
+from ebbtide.core.planner.wishes import Cheapest, Fastest, Slowest, Wish
 from ebbtide.core.planner.outlook import Fleet
 from ebbtide.core.planner.risk import HOUR, Offer, make_offers
 from support.questions import ask, pool_of, speed_of

@@ -2,33 +2,36 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from ebbtide.core.planner.menu import Cheapest, Fastest, Menu, Slowest, Wish
+from ebbtide.core.planner.menu import Menu
+from ebbtide.core.planner.neighbours import list_neighbours, list_with_other_servers
 from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
 from ebbtide.core.planner.risk import HOUR, Offer
 from ebbtide.core.planner.scoring import Key, Level, Scored, score
+from ebbtide.core.planner.wishes import Cheapest, Fastest, Nearest, Slowest, Wish
 from ebbtide.core.values.objective import Minimize
 
 WIDER: Final = 2.0
-"""Starts within this factor are planned with as one; each fleet is then looked at by its own."""
+"""Starts within this factor are planned with as one where there are many; each fleet is then looked
+at by its own."""
+MOST_STARTS: Final = 3
+"""That are each planned with."""
 MOST_TYPES: Final = 3
 """GPU types that are each tried alone, to tell why a plan mixes them or leaves them out."""
 MOST_STEPS: Final = 8
-"""Of size, that a plan is moved by after the solver's answer."""
-ROUNDS: Final = 4
-"""Times that a budget is cut by what starts cost."""
+"""That a fleet is taken on from what the menus propose."""
+
+FullKey: TypeAlias = tuple[Key, float, float]
 
 
 def find_best(field: Field) -> Scored | None:
     """Return the best fleet for the goal, whatever runs; None where no fleet is legal."""
-    found = list(_primary(field))
+    found = list(_propose(field))
     if not any(one.level is Level.SURE for one in found):
-        found += _look(field, _menu(field, field.offers), (Fastest(), Cheapest()), label="")
-        if field.budget is not None:
-            found += _within(field, _menu(field, field.offers), label="")
+        found += _propose_unsure(field)
     best = min(found, key=_key, default=None)
-    return None if best is None else _resize(field, best)
+    return None if best is None else _improve(field, best)
 
 
 def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
@@ -50,31 +53,70 @@ def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
 # ------------------------------------------------------------------------- the goal
 
 
-def _primary(field: Field) -> Iterator[Scored]:
-    """Look at the goal with all pools, and with those only that start fast."""
-    if field.running is not None:
-        yield from _answers(field, _menu(field, field.offers), start_s=0.0, label="")
-    for start_s in _starts(field.offers) if field.hours is not None else (0.0,):
-        fast = tuple(
-            offer for offer in field.offers if field.hours is None or offer.start_late_s <= start_s
-        )
-        yield from _answers(field, _menu(field, fast), start_s=start_s, label="")
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pools that start within some time."""
+
+    offers: tuple[Offer, ...]
+    start_h: float
+
+    def wishes(self, field: Field) -> tuple[Wish, ...]:
+        """Return what the goal wants of them: with their start, and for what runs without one."""
+        starts = (self.start_h,) if field.running is None else (self.start_h, 0.0)
+        found = (self._wish(field, start_h) for start_h in dict.fromkeys(starts))
+        return tuple(wish for wish in found if wish is not None)
+
+    def _wish(self, field: Field, start_h: float) -> Wish | None:
+        idle = start_h / field.work
+        if field.inputs.minimize is Minimize.TIME:
+            within = _usd_per_sample(field)
+            return Fastest() if within is None else Fastest(within, idle)
+        if field.hours is None:
+            return Cheapest(0.0, idle)
+        hours = field.hours - start_h
+        return Cheapest(field.work / hours, idle) if hours > 0 else None
 
 
-def _answers(field: Field, menu: Menu, *, start_s: float, label: str) -> Iterator[Scored]:
-    """Look at the best fleets of a menu for the goal, if their start takes so long."""
-    if field.inputs.minimize is Minimize.TIME and field.budget is not None:
-        yield from _within(field, menu, label=label)
-        return
-    if field.inputs.minimize is Minimize.TIME:
-        yield from _look(field, menu, (Fastest(),), label=label)
-        return
-    if field.hours is None:
-        yield from _look(field, menu, (Cheapest(),), label=label)
-        return
-    hours = field.hours - start_s / HOUR
-    if hours > 0:
-        yield from _look(field, menu, (Cheapest(field.work / hours),), label=label)
+def _propose(field: Field) -> Iterator[Scored]:
+    """
+    Look at the best fleets for the goal in the bad case: of all pools, of those that start fast.
+
+    Nothing is left out: the best fleet starts with its slowest pool, and is the best of those that
+    start no later.
+    """
+    for group in list_groups(field, is_late=True):
+        yield from _look(field, _menu(field, group.offers), group.wishes(field), label="")
+
+
+def _propose_unsure(field: Field) -> Iterator[Scored]:
+    """Look at what comes near the goal in the bad case, and at what meets it as expected."""
+    for group in list_groups(field, is_late=True):
+        wishes = (*_nearest(field, group), Fastest(), Cheapest(0.0, group.start_h / field.work))
+        yield from _look(field, _menu(field, group.offers), wishes, label="")
+    for group in list_groups(field, is_late=False):
+        wishes = (*_nearest(field, group), *group.wishes(field))
+        yield from _look(field, _menu(field, group.offers), wishes, label="")
+
+
+def _nearest(field: Field, group: Group) -> tuple[Wish, ...]:
+    within = _usd_per_sample(field)
+    if field.hours is None or field.hours <= 0 or within is None:
+        return ()
+    return (Nearest(field.hours / field.work, within, group.start_h / field.work),)
+
+
+def _usd_per_sample(field: Field) -> float | None:
+    return None if field.budget is None else max(field.budget, 0.0) / field.work
+
+
+def list_groups(field: Field, *, is_late: bool) -> Iterator[Group]:
+    """Return pools by when they start, and as they are in the bad case or as expected."""
+    for start_s in _starts(field.offers):
+        offers = tuple(offer for offer in field.offers if offer.start_late_s <= start_s)
+        if not is_late:
+            start_s = max(offer.start_s for offer in offers)  # noqa: PLW2901 -- the same, expected
+            offers = tuple(replace(offer, late_rate=offer.rate) for offer in offers)
+        yield Group(offers, start_s / HOUR)
 
 
 def _glance(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
@@ -86,8 +128,8 @@ def _glance(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
 
 def _quick_wish(field: Field, menu: Menu) -> Wish | None:
     if field.inputs.minimize is Minimize.TIME:
-        within = field.budget if field.budget is not None and field.budget > 0 else None
-        return None if within is None else Fastest(within / field.work)
+        within = _usd_per_sample(field)
+        return None if not within else Fastest(within)
     if field.hours is None:
         return Cheapest()
     start_s = 0.0
@@ -97,48 +139,31 @@ def _quick_wish(field: Field, menu: Menu) -> Wish | None:
     return Slowest(field.work / hours) if hours > 0 else None
 
 
-def _resize(field: Field, best: Scored) -> Scored:
+def _improve(field: Field, best: Scored) -> Scored:
     """
-    Go on to the next legal size as long as that is better.
+    Go on from fleet to like fleet as long as that is better.
 
-    The solver counts the money of the work; what starts cost comes on top, and smaller fleets
-    start for less.
+    The menus count with one start for many pools, and with the bad case or with what is expected;
+    what a change of the running fleet costs, what a goal asks that is met as expected only, and
+    which of two equal numbers of servers is expected to do more, is seen in each fleet alone.
     """
-    sizes = field.inputs.sizes
-    for step in (-1, 1):
-        for _ in range(MOST_STEPS):
-            place = sizes.index(best.outlook.fleet.size) + step
-            if not 0 <= place < len(sizes):
-                break
-            menu = Menu(
-                inputs=field.inputs,
-                offers=field.offers,
-                sizes=(sizes[place],),
-                fronts=field.fronts,
-            )
-            found = min(_answers(field, menu, start_s=0.0, label=""), key=_key, default=best)
-            if not found.key < best.key:
-                break
-            best = found
+    is_exact = best.level is Level.SURE and field.running is None and not _has_many_starts(field)
+    list_near = list_with_other_servers if is_exact else list_neighbours
+    for _ in range(MOST_STEPS):
+        near = (
+            score(field, look_ahead(field, fleet), label=best.label)
+            for fleet in list_near(field, best.outlook.fleet)
+        )
+        found = min(near, key=_key, default=best)
+        if not _key(found) < _key(best):
+            break
+        best = found
     return best
 
 
-def _key(one: Scored) -> Key:
-    return one.key
-
-
-def _within(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
-    """Look at the fastest fleet within the budget; what its start costs is taken off first."""
-    budget = field.budget or 0.0
-    allowed = budget
-    for _ in range(ROUNDS):
-        if not allowed > 0:
-            return
-        found = list(_look(field, menu, (Fastest(allowed / field.work),), label=label))
-        yield from found
-        if not found or found[0].outlook.usd_late <= budget:
-            return
-        allowed -= found[0].outlook.usd_late - budget
+def _key(one: Scored) -> FullKey:
+    """Say what is small of the better fleet: of two that are equal in bad cases what is expected."""
+    return one.key, one.outlook.usd * one.outlook.hours, one.outlook.hours
 
 
 def _look(field: Field, menu: Menu, wishes: Sequence[Wish], *, label: str) -> Iterator[Scored]:
@@ -152,11 +177,18 @@ def _menu(field: Field, offers: tuple[Offer, ...]) -> Menu:
     return Menu(inputs=field.inputs, offers=offers, sizes=field.inputs.sizes, fronts=field.fronts)
 
 
+def _has_many_starts(field: Field) -> bool:
+    return len({offer.start_late_s for offer in field.offers}) > MOST_STARTS
+
+
 def _starts(offers: Sequence[Offer]) -> tuple[float, ...]:
     """Return starts to plan with, rising: the slowest of each group of pools."""
+    starts = sorted({offer.start_late_s for offer in offers})
+    if len(starts) <= MOST_STARTS:
+        return tuple(starts)
     found: list[float] = []
     least = 0.0
-    for start in sorted({offer.start_late_s for offer in offers}):
+    for start in starts:
         if found and start <= least * WIDER:
             found[-1] = start
         else:

@@ -80,8 +80,8 @@ class Front:
         return found
 
 
-Fronts: TypeAlias = dict[tuple[str, ...], Front]
-"""By names of pools."""
+Fronts: TypeAlias = dict[tuple[tuple[str, float], ...], Front]
+"""By names of pools and the rates that they are counted with."""
 
 
 def list_front(offers: Sequence[Offer], *, sizes: Sequence[int], floor: int) -> Front:

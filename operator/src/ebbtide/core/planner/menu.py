@@ -7,49 +7,28 @@ a plan is to hold nine of ten times.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from ebbtide.core.planner.front_walk import SLACK, find, is_one_goal, walk
 from ebbtide.core.planner.fronts import Front, Fronts, Point, list_front
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.outlook import Fleet
 from ebbtide.core.planner.risk import HOUR, Offer
 from ebbtide.core.planner.solver import question as asked
 from ebbtide.core.planner.solver.answer import Answer
-from ebbtide.core.planner.solver.solving import solve
+from ebbtide.core.planner.wishes import Cheapest, Slowest, Wish, Worth, is_less, worth_of
 
 SHORT: Final = 1024
 """Offers times the largest size up to which a list of fleets is short."""
 TINY: Final = 48
 """... and up to which it is made in less time than the solver takes for one goal."""
-BETTER: Final = 1 - 1e-9
-"""More servers are taken only where they are better by more than rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cheapest:
-    """The least money for the work, at a rate (samples per hour) or more."""
-
-    rate: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Slowest:
-    """The least money per hour at a rate or more: the quick answer where others are compared."""
-
-    rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class Fastest:
-    """The most rate where the whole work costs no more than so many USD per sample."""
-
-    usd_per_sample: float = math.inf
-
-
-Wish = Cheapest | Slowest | Fastest
+MIDDLE: Final = 128
+"""... and in less than for a few."""
+POINTS: Final = 256
+"""Of a front that is too long to be listed whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +48,22 @@ class Menu:
         if self._per_node is None or self._is_listed_faster(wish):
             return self._choose_listed(wish)
         return self._choose_solved(wish, self._per_node)
+
+    def list_all(self) -> Iterator[Fleet]:
+        """
+        Return the fleets that cost least per hour at their rate.
+
+        All of them where a list is short, else about `POINTS` speeds for each number of servers.
+        """
+        if not self.offers or not self.sizes:
+            return
+        per_node = self._per_node
+        if per_node is None or len(self.offers) * self.inputs.sizes[-1] <= SHORT:
+            yield from self._list_points()
+            return
+        for count, fixed, through in self._servers():
+            for answer in walk(self._fleet(per_node, fixed, through), points=POINTS):
+                yield self._name(answer, per_node, count)
 
     # ------------------------------------------------------------ servers
 
@@ -99,31 +94,42 @@ class Menu:
         if cells > SHORT:
             return False
         low, high = self.inputs.servers
-        several = self.inputs.uses_servers and high > low and not isinstance(wish, Slowest)
-        return several or (isinstance(wish, Fastest) and wish != Fastest())
+        if self.inputs.uses_servers and high > low and not isinstance(wish, Slowest):
+            return True
+        return not is_one_goal(wish) and (cells <= MIDDLE or not isinstance(wish, Cheapest))
 
     @cached_property
     def _front(self) -> Front:
         """The list for these pools, with all legal sizes of the question: it serves any of them."""
-        key = tuple(offer.name for offer in self.offers)
+        key = tuple((offer.name, offer.late_rate) for offer in self.offers)
         if key not in self.fronts:
             self.fronts[key] = list_front(
                 self.offers, sizes=self.inputs.sizes, floor=self.inputs.on_demand_floor
             )
         return self.fronts[key]
 
+    @cached_property
+    def _points(self) -> tuple[Point, ...]:
+        return self._front.points(self.sizes, self.inputs.speed.efficiency_of)
+
     def _choose_listed(self, wish: Wish) -> Fleet | None:
-        best: tuple[tuple[float, float], Point, int] | None = None
-        points = self._front.points(self.sizes, self.inputs.speed.efficiency_of)
+        best: tuple[Worth, Point, int] | None = None
         for count, fixed, through in self._servers():
-            for point in points:
+            for point in self._points:
                 usd, rate = point.usd_per_hour + fixed, min(point.rate, through)
-                key = _worth(wish, usd, rate)
-                if key is not None and (best is None or _is_less(key, best[0])):
+                key = worth_of(wish, usd, rate)
+                if key is not None and (best is None or is_less(key, best[0])):
                     best = key, point, count
         if best is None:
             return None
         return Fleet.of(self._front.workers_of(best[1]), best[2])
+
+    def _list_points(self) -> Iterator[Fleet]:
+        for count, _, through in self._servers():
+            for point in self._points:
+                yield Fleet.of(self._front.workers_of(point), count)
+                if point.rate >= through:
+                    break  # the next ones cost more and are no faster
 
     # ------------------------------------------------------------ solved
 
@@ -138,24 +144,20 @@ class Menu:
         return number if all(count % number == 0 for count in counts) else None
 
     def _choose_solved(self, wish: Wish, per_node: int) -> Fleet | None:
-        best: tuple[tuple[float, float], Answer, int] | None = None
+        best: tuple[Worth, Answer, int] | None = None
         for count, fixed, through in self._servers():
-            fleet = self._fleet(per_node, fixed, through)
-            found = solve(asked.Question(fleet, _goal(wish, fleet)))
-            if not isinstance(found, Answer):
+            answer = find(self._fleet(per_node, fixed, through), wish)
+            if answer is None:
                 continue
-            if wish == Fastest():
-                # of the fastest fleets the cheapest
-                again = solve(asked.Question(fleet, asked.CheapestAt(found.rate * BETTER)))
-                found = again if isinstance(again, Answer) else found
-            key = _worth(wish, found.cost, found.rate, slack=1e-8)
-            if key is not None and (best is None or _is_less(key, best[0])):
-                best = key, found, count
-        if best is None:
-            return None
+            key = worth_of(wish, answer.cost, answer.rate, slack=SLACK)
+            if key is not None and (best is None or is_less(key, best[0])):
+                best = key, answer, count
+        return None if best is None else self._name(best[1], per_node, best[2])
+
+    def _name(self, answer: Answer, per_node: int, servers: int) -> Fleet:
         names = [offer.name for offer in self.offers]
-        workers = {names[int(key)]: nodes * per_node for key, nodes in best[1].counts.items()}
-        return Fleet.of(workers, best[2])
+        workers = {names[int(key)]: nodes * per_node for key, nodes in answer.counts.items()}
+        return Fleet.of(workers, servers)
 
     def _fleet(self, per_node: int, fixed: float, through: float) -> asked.Fleet:
         """Return the nodes as the solver knows them: names say their order and nothing else."""
@@ -190,41 +192,3 @@ class Menu:
         if fixed <= 0 and through >= most:
             return None
         return asked.Servers(fixed, min(through, 2 * most), 1)
-
-
-def _goal(wish: Wish, fleet: asked.Fleet) -> asked.Goal:
-    match wish:
-        case Cheapest(rate):
-            return asked.LeastTotal(rate)
-        case Slowest(rate):
-            return asked.CheapestAt(rate)
-        case Fastest(limit) if math.isfinite(limit):
-            return asked.FastestWithin(limit)
-        case _:
-            nodes = sum(pool.usd_per_hour * pool.most for pool in fleet.pools)
-            fixed = fleet.servers.usd_per_hour if fleet.servers else 0.0
-            return asked.FastestFor(2 * (nodes + fixed))
-
-
-def _worth(
-    wish: Wish, usd: float, rate: float, *, slack: float = 0.0
-) -> tuple[float, float] | None:
-    """Return what a wish wants small, first things first; None where it is not met."""
-    match wish:
-        case Cheapest(least):
-            return (usd / rate, -rate) if rate >= least * (1 - slack) else None
-        case Slowest(least):
-            return (usd, -rate) if rate >= least * (1 - slack) else None
-        case Fastest(limit):
-            return (-rate, usd) if usd <= limit * rate * (1 + slack) else None
-
-
-def _is_less(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Compare with room for rounding, so that the first of equals stays."""
-    for left, right in zip(one, other, strict=True):
-        margin = 1e-9 * max(abs(left), abs(right))
-        if left < right - margin:
-            return True
-        if left > right + margin:
-            return False
-    return False

@@ -15,6 +15,8 @@ from ebbtide.core.planner.risk import HOUR, LATE, Offer, choose_interval
 from ebbtide.core.values.plan import Predicted, Share
 
 CENT: Final = Decimal("0.01")
+CLOSE: Final = 1e-9
+"""Relative room for rounding."""
 MOST_HOURS: Final = 24.0 * 365 * 1000
 """A thousand years: beyond it a moment cannot be written down."""
 
@@ -110,6 +112,11 @@ class Outlook:
     """Nine of ten times less: what is told."""
     usd: float
     usd_late: float
+    free_hours: float
+    """`hours`, were servers no limit: the middle of what is not known, which is the workers' pace."""
+    free_hours_high: float
+    least_hours: float
+    """No end comes before: what the servers take at their full rate."""
 
     @property
     def usd_high(self) -> float:
@@ -117,13 +124,17 @@ class Outlook:
         return self.usd_per_hour * self.hours_high
 
     def probability(self, hours: float) -> float:
-        """Return the chance to be done within some hours: a log-normal law of the time."""
-        if not hours > 0:
+        """
+        Return the chance to be done within some hours: a log-normal law of the workers' time.
+
+        Servers take as long as they do, so they end it below and change nothing above.
+        """
+        if not hours > 0 or hours < self.least_hours * (1 - CLOSE):
             return 0.0
-        spread = math.log(self.hours_high / self.hours) / LATE
+        spread = math.log(self.free_hours_high / self.free_hours) / LATE
         if spread <= 0:
-            return 1.0 if self.hours <= hours else 0.0
-        return NormalDist().cdf(math.log(hours / self.hours) / spread)
+            return 1.0 if self.free_hours <= hours * (1 + CLOSE) else 0.0
+        return NormalDist().cdf(math.log(hours / self.free_hours) / spread)
 
 
 def look_ahead(field: Field, fleet: Fleet) -> Outlook:
@@ -137,25 +148,27 @@ def look_ahead(field: Field, fleet: Fleet) -> Outlook:
     if inputs.uses_servers and inputs.speed.server_samples_per_s is not None:
         most = fleet.servers * inputs.speed.server_samples_per_s * HOUR
     rate, late_rate, low_rate = (
-        min(
-            most,
-            scale * math.fsum(one * count for one, (_, count) in zip(rates, pairs, strict=True)),
-        )
+        scale * math.fsum(one * count for one, (_, count) in zip(rates, pairs, strict=True))
         for rates in zip(*((o.rate, o.late_rate, o.low_rate) for o, _ in pairs), strict=True)
     )
-    delay_s, delay_late_s = _delays(field, fleet)
-    hours = delay_s / HOUR + field.work / rate
-    late = delay_late_s / HOUR + field.work / late_rate
+    start, start_late = (seconds / HOUR for seconds in _delays(field, fleet))
+    work = field.work
+    least = start + work / most
+    hours, high = start + work / rate, start_late + work / low_rate
+    late = max(start_late + work / late_rate, start_late + work / most)
     return Outlook(
         fleet=fleet,
         usd_per_hour=usd,
-        rate=rate,
-        late_rate=late_rate,
-        hours=hours,
+        rate=min(rate, most),
+        late_rate=min(late_rate, most),
+        hours=max(hours, least),
         hours_late=late,
-        hours_high=delay_late_s / HOUR + field.work / low_rate,
-        usd=usd * hours,
+        hours_high=max(high, start_late + work / most),
+        usd=usd * max(hours, least),
         usd_late=usd * late,
+        free_hours=hours,
+        free_hours_high=high,
+        least_hours=least,
     )
 
 

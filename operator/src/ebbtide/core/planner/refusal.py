@@ -8,8 +8,10 @@ from typing import Final
 
 from ebbtide.core.planner.candidates import find_best
 from ebbtide.core.planner.inputs import Inputs
+from ebbtide.core.planner.menu import Menu
 from ebbtide.core.planner.outlook import CENT, MOST_HOURS, Field, cents
 from ebbtide.core.planner.scoring import Level, Scored
+from ebbtide.core.planner.wishes import Fastest
 from ebbtide.core.planner.wording import describe_hours
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.plan import Infeasible
@@ -46,7 +48,7 @@ def find_fault(inputs: Inputs) -> str:
 def find_shortage(field: Field) -> str:
     """Say why no legal fleet can be had of the offers at all; empty: one can."""
     inputs = field.inputs
-    left_out = f" (left out: {'; '.join(field.notes)})" if field.notes else ""
+    left_out = _tell_left_out(field)
     if not field.offers:
         return f"no pool can be used: {'; '.join(field.notes)}"
     room = sum(offer.room for offer in field.offers)
@@ -68,10 +70,11 @@ def refuse(field: Field) -> Infeasible:
     """Say that no fleet meets the goal, and which goals can be met."""
     inputs = field.inputs
     due, budget = inputs.due, inputs.budget_left_usd
-    free = _best_of(field, due=None, budget=None)
-    if free is None:
+    menu = Menu(inputs=inputs, offers=field.offers, sizes=inputs.sizes, fronts=field.fronts)
+    if menu.choose(Fastest()) is None:
         sizes = ", ".join(map(str, inputs.sizes))
-        return Infeasible(reason=f"the pools make up none of the legal numbers of workers {sizes}")
+        text = f"the pools make up none of the legal numbers of workers {sizes}"
+        return Infeasible(reason=text + _tell_left_out(field))
     deadline = _nearest_deadline(field) if due is not None else None
     money = _nearest_budget(field) if budget is not None else None
     both = ""
@@ -84,10 +87,15 @@ def refuse(field: Field) -> Infeasible:
             money = _nearest_budget(later)
             both = " (both are needed)"
     return Infeasible(
-        reason=_tell(field, deadline, money) + both,
+        reason=_tell(field, deadline, money) + both + _tell_left_out(field),
         nearest_deadline=deadline,
         nearest_budget_usd=None if money is None else money + inputs.spent_usd,
     )
+
+
+def _tell_left_out(field: Field) -> str:
+    """Name the pools that nothing was planned with: one of them may be what is missed."""
+    return f" (left out: {'; '.join(field.notes)})" if field.notes else ""
 
 
 def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str:
@@ -103,7 +111,8 @@ def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str
     if inputs.budget_left_usd is not None:
         goals.append(f"{'' if goals else 'done '}for {inputs.budget_left_usd} USD more")
     work = f"{inputs.steps_left} steps of {inputs.global_batch} samples"
-    text = f"{work} cannot be {' and '.join(goals)}"
+    done = "done " if inputs.due is None else ""
+    text = f"{work} cannot be {done}{' and '.join(goals)}"
     ways = []
     if deadline is not None:
         ways.append(f"the nearest deadline that can be met is {deadline:%Y-%m-%dT%H:%M:%SZ}")

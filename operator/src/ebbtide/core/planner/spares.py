@@ -42,7 +42,8 @@ class Reserve:
             return outlook
         left = 1 - self.share
         usd = outlook.usd_per_hour + self.usd_per_hour
-        hours = outlook.hours - self.share * field.work / outlook.rate
+        sooner = self.share * field.work / outlook.rate
+        hours = outlook.hours - sooner
         gain = self.share * field.work / outlook.late_rate
         late = outlook.hours_late - gain
         return replace(
@@ -55,6 +56,9 @@ class Reserve:
             hours_high=outlook.hours_high - gain,
             usd=usd * hours,
             usd_late=usd * late,
+            free_hours=outlook.free_hours - sooner,
+            free_hours_high=outlook.free_hours_high - gain,
+            least_hours=outlook.least_hours - sooner,
         )
 
 
