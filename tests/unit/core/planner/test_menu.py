@@ -11,12 +11,22 @@ import pytest
 from ebbtide.core.planner import menu as menu_module
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.menu import Menu
-from ebbtide.core.planner.wishes import Cheapest, Fastest, Slowest, Wish
 from ebbtide.core.planner.outlook import Fleet
 from ebbtide.core.planner.risk import HOUR, Offer, make_offers
+from ebbtide.core.planner.wishes import Cheapest, Fastest, Nearest, Slowest, Wish
 from support.questions import ask, pool_of, speed_of
 
-WISHES = (Cheapest(), Cheapest(2.5e6), Slowest(2e6), Fastest(), Fastest(2.2e-6), Fastest(1.6e-6))
+WISHES = (
+    Cheapest(),
+    Cheapest(2.5e6),
+    Cheapest(1e6, 1e-7),
+    Slowest(2e6),
+    Fastest(),
+    Fastest(2.2e-6),
+    Fastest(1.6e-6),
+    Fastest(2.2e-6, 1e-7),
+    Nearest(3e-7, 1.5e-6, 1e-7),
+)
 
 
 def draw(seed: int, *, per_node: tuple[int, ...], floor: int, servers: int) -> Inputs:
@@ -67,12 +77,14 @@ def measure(inputs: Inputs, offers: tuple[Offer, ...], fleet: Fleet) -> tuple[fl
 
 def value_of(wish: Wish, usd: float, rate: float) -> float | None:
     match wish:
-        case Cheapest(least):
-            return usd / rate if rate >= least * (1 - 1e-9) else None
+        case Cheapest(least, idle):
+            return usd / rate + usd * idle if rate >= least * (1 - 1e-9) else None
         case Slowest(least):
             return usd if rate >= least * (1 - 1e-9) else None
-        case Fastest(limit):
-            return -rate if usd <= limit * rate * (1 + 1e-9) else None
+        case Fastest(limit, idle):
+            return -rate if usd / rate + usd * idle <= limit * (1 + 1e-9) else None
+        case Nearest(hours, limit, idle):
+            return max((1 / rate + idle) / hours, (usd / rate + usd * idle) / limit)
 
 
 def by_force(inputs: Inputs, offers: tuple[Offer, ...], wish: Wish) -> float | None:

@@ -216,6 +216,64 @@ def test_no_server_is_added_that_does_not_pay() -> None:
     assert planned(plan(question, NOW)).servers == 1
 
 
+def test_servers_are_enough_for_what_is_expected_too() -> None:
+    """In bad cases two are enough; a third costs nothing, and then workers are the limit."""
+    speed = speed_of({"V100": 400.0}, spread=1.5, server_samples_per_s=600.0)
+    question = ask(
+        pool_of("d", 1.0),
+        sizes=(4,),
+        speed=speed,
+        uses_servers=True,
+        servers=(1, 6),
+        due=in_hours(2),
+    )
+
+    found = planned(plan(question, NOW))
+    fewer = planned(plan(replace(question, servers=(2, 2)), NOW))
+
+    assert found.servers == 3
+    assert found.predicted.finish < fewer.predicted.finish
+    assert found.predicted.finish_late == fewer.predicted.finish_late
+    for due in (0.84, 0.9, 1.0, 2.0):
+        chances = [
+            planned(plan(replace(question, servers=(n, n), due=in_hours(due)), NOW)).predicted
+            for n in (2, 3, 4)
+        ]
+        few, enough, more = (one.deadline_probability or 0.0 for one in chances)
+        assert few <= enough <= more
+
+
+def test_a_start_is_paid_by_the_node_and_decides_with_it() -> None:
+    """Six workers on three nodes cost more than four on two; five are no step between."""
+    question = ask(
+        pool_of("d", 0.66, nodes=4, per_node=2),
+        sizes=tuple(range(1, 8)),
+        speed=speed_of({"V100": 383.0}, spread=1.2),
+        due=in_hours(1),
+        overheads=Overheads(start_s=600.0, save_s=3.0, restore_s=20.0, reform_s=1.0),
+        fixed_usd_per_hour=Decimal("0.10"),
+    )
+
+    assert workers_of(planned(plan(question, NOW))) == {"d": 4}
+
+
+def test_a_budget_with_starts_buys_as_much_beside_another_pool() -> None:
+    question = ask(
+        pool_of("a", 0.54, gpu="A", nodes=1, per_node=4, spot=True),
+        pool_of("b", 0.56, gpu="B", nodes=1, per_node=4),
+        sizes=(1, 2, 4, 8),
+        speed=speed_of({"A": 143.0, "B": 372.0}, spread=1.2),
+        minimize=Minimize.TIME,
+        budget_left_usd=Decimal("1.00"),
+        overheads=Overheads(start_s=600.0, save_s=3.0, restore_s=20.0, reform_s=1.0),
+    )
+    more = pool_of("zz", 0.9, gpu="B", nodes=2, per_node=2)
+
+    assert workers_of(planned(plan(question, NOW))) == {"a": 4, "b": 4}
+    richer = replace(question, pools=(*question.pools, more))
+    assert workers_of(planned(plan(richer, NOW))) == {"a": 4, "b": 4}
+
+
 def test_a_fixed_number_of_servers_is_kept() -> None:
     question = ask(DEMAND, uses_servers=True, servers=(3, 3))
 

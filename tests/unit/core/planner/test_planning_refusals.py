@@ -10,6 +10,7 @@ import pytest
 from ebbtide.core.models.survival import Survival
 from ebbtide.core.planner.inputs import Inputs, Overheads
 from ebbtide.core.planner.planning import plan
+from ebbtide.core.planner.speed import Pace, Speed
 from support.questions import NOW, ask, planned, pool_of, refused, workers_of
 
 SPOT = pool_of("spot", 1.0, spot=True)
@@ -121,3 +122,41 @@ def test_a_bad_pool_is_left_out_where_another_will_do() -> None:
 
     assert set(workers_of(found)) == {"demand"}
     assert len(found.assumptions) == 2
+
+
+def test_what_is_left_out_is_named_where_the_others_do_not_meet_the_goal_either() -> None:
+    never = pool_of("s", 1.0, spot=True, life=NEVER)
+
+    found = refused(plan(ask(never, DEMAND, overheads=START, due=in_hours(0.1)), NOW))
+
+    assert found.nearest_deadline is not None
+    assert "left out: pool s" in found.reason
+    assert "at least 1% are needed" in found.reason
+
+
+def test_a_budget_alone_is_told_in_a_whole_sentence() -> None:
+    found = refused(plan(ask(DEMAND, budget_left_usd=Decimal("0.50")), NOW))
+
+    assert found.reason.startswith("3600 steps of 1000 samples cannot be done for 0.50 USD more:")
+
+
+def test_the_nearest_deadline_is_that_of_the_fleet_that_is_expected_first() -> None:
+    """The fleet that is first in bad cases may be expected later, where another starts sooner."""
+    quick = pool_of("quick", 3.0, gpu="A", nodes=1)
+    sure = pool_of("sure", 3.0, gpu="B", nodes=1)
+    speed = Speed(
+        paces={
+            "A": Pace(value=500.0, low=250.0, high=1000.0, source="a test"),
+            "B": Pace(value=450.0, low=440.0, high=460.0, source="a test"),
+        }
+    )
+    question = ask(quick, sure, sizes=(1,), speed=speed, due=in_hours(1))
+
+    found = refused(plan(question, NOW))
+
+    assert found.nearest_deadline is not None
+    hours = (found.nearest_deadline - NOW).total_seconds() / 3600
+    assert hours == pytest.approx(2.0, abs=0.01)
+    assert workers_of(planned(plan(replace(question, due=found.nearest_deadline), NOW))) == {
+        "quick": 1
+    }

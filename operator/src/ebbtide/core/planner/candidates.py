@@ -34,6 +34,17 @@ def find_best(field: Field) -> Scored | None:
     return None if best is None else _improve(field, best)
 
 
+def find_nearest(field: Field) -> Scored | None:
+    """Return the fleet that is expected to be the earliest, or the cheapest, within the limits."""
+    is_cost = field.inputs.minimize is Minimize.COST
+    found = (one for one in _propose_expected(field) if one.level is not Level.MISSED)
+    return min(
+        found,
+        key=lambda one: one.outlook.usd if is_cost else one.outlook.hours,
+        default=None,
+    )
+
+
 def list_others(field: Field, chosen: Fleet) -> tuple[Scored, ...]:
     """Return other fleets, each the best of its kind and none twice, the best first."""
     seen = {chosen}
@@ -93,6 +104,10 @@ def _propose_unsure(field: Field) -> Iterator[Scored]:
     for group in list_groups(field, is_late=True):
         wishes = (*_nearest(field, group), Fastest(), Cheapest(0.0, group.start_h / field.work))
         yield from _look(field, _menu(field, group.offers), wishes, label="")
+    yield from _propose_expected(field)
+
+
+def _propose_expected(field: Field) -> Iterator[Scored]:
     for group in list_groups(field, is_late=False):
         wishes = (*_nearest(field, group), *group.wishes(field))
         yield from _look(field, _menu(field, group.offers), wishes, label="")
@@ -149,20 +164,26 @@ def _improve(field: Field, best: Scored) -> Scored:
     """
     is_exact = best.level is Level.SURE and field.running is None and not _has_many_starts(field)
     list_near = list_with_other_servers if is_exact else list_neighbours
+    running = field.running
+    fleets = [best.outlook.fleet]
+    if running is not None and field.can_have(running):
+        fleets.append(running)
     for _ in range(MOST_STEPS):
-        near = (
-            score(field, look_ahead(field, fleet), label=best.label)
-            for fleet in list_near(field, best.outlook.fleet)
+        near = dict.fromkeys(one for fleet in fleets for one in list_near(field, fleet))
+        found = min(
+            (score(field, look_ahead(field, fleet), label=best.label) for fleet in near),
+            key=_key,
+            default=best,
         )
-        found = min(near, key=_key, default=best)
         if not _key(found) < _key(best):
             break
         best = found
+        fleets = [best.outlook.fleet]
     return best
 
 
 def _key(one: Scored) -> FullKey:
-    """Say what is small of the better fleet: of two that are equal in bad cases what is expected."""
+    """Say what the better fleet has small: where bad cases are equal, what is expected."""
     return one.key, one.outlook.usd * one.outlook.hours, one.outlook.hours
 
 

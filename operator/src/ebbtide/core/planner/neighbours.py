@@ -11,8 +11,9 @@ def list_neighbours(field: Field, fleet: Fleet) -> tuple[Fleet, ...]:
     """
     Return legal fleets near one, each once.
 
-    They have a server more or less; or they lose nothing, the last node or all of one pool, and
-    another pool makes up for it to the same legal number of workers, the next or the one before.
+    They have a server more or less; or one pool gives nothing, a worker, its last node, what leads
+    to a smaller legal number or all, and another pool makes up for it to the same legal number of
+    workers, the next, the one before, or by a node.
     """
     found = dict.fromkeys((*list_with_other_servers(field, fleet), *_by_workers(field, fleet)))
     return tuple(one for one in found if one != fleet and field.can_have(one))
@@ -39,13 +40,16 @@ def _by_workers(field: Field, fleet: Fleet) -> Iterator[Fleet]:
 
 
 def _without(field: Field, workers: Mapping[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
-    """Return what is left where one pool gives nothing, its last node, or all."""
+    """Return what is left where one pool gives nothing, some workers or all."""
     yield "", dict(workers)
+    size = sum(workers.values())
+    smaller = size - max((one for one in field.inputs.sizes if one < size), default=0)
     for name, count in workers.items():
         per_node = field.by_name[name].per_node
         last = (count - 1) % per_node + 1
-        for less in dict.fromkeys((last, count)):
-            yield name, {**workers, name: count - less}
+        for less in dict.fromkeys((1, last, smaller, count)):
+            if less <= count:
+                yield name, {**workers, name: count - less}
 
 
 def _additions(field: Field, offer: Offer, rest: int, size: int) -> tuple[int, ...]:

@@ -113,7 +113,7 @@ class Outlook:
     usd: float
     usd_late: float
     free_hours: float
-    """`hours`, were servers no limit: the middle of what is not known, which is the workers' pace."""
+    """`hours`, were servers no limit: what is not known is the pace of the workers."""
     free_hours_high: float
     least_hours: float
     """No end comes before: what the servers take at their full rate."""

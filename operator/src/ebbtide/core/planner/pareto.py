@@ -1,7 +1,6 @@
 """The front of cost and time: for each time the fleet that costs least, for display."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 
 from ebbtide.core.planner.candidates import list_groups

@@ -6,7 +6,7 @@ from decimal import Decimal
 from math import ceil
 from typing import Final
 
-from ebbtide.core.planner.candidates import find_best
+from ebbtide.core.planner.candidates import find_best, find_nearest
 from ebbtide.core.planner.inputs import Inputs
 from ebbtide.core.planner.menu import Menu
 from ebbtide.core.planner.outlook import CENT, MOST_HOURS, Field, cents
@@ -125,8 +125,8 @@ def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str
 
 
 def _nearest_deadline(field: Field) -> datetime | None:
-    best = _best_of(field, due=None, budget=field.inputs.budget_left_usd, minimize=Minimize.TIME)
-    if best is None or best.level is Level.MISSED or best.outlook.hours > MOST_HOURS:
+    best = _nearest(field, due=None, budget=field.inputs.budget_left_usd, minimize=Minimize.TIME)
+    if best is None or best.outlook.hours > MOST_HOURS:
         return None
     hours = best.outlook.hours
     for _ in range(TRIES):
@@ -138,8 +138,8 @@ def _nearest_deadline(field: Field) -> datetime | None:
 
 
 def _nearest_budget(field: Field) -> Decimal | None:
-    best = _best_of(field, due=field.inputs.due, budget=None, minimize=Minimize.COST)
-    if best is None or best.level is Level.MISSED:
+    best = _nearest(field, due=field.inputs.due, budget=None, minimize=Minimize.COST)
+    if best is None:
         return None
     budget = cents(best.outlook.usd, up=True) + CENT
     for _ in range(TRIES):
@@ -154,12 +154,8 @@ def _is_met(field: Field) -> bool:
     return best is not None and best.level is not Level.MISSED
 
 
-def _best_of(
-    field: Field,
-    *,
-    due: datetime | None,
-    budget: Decimal | None,
-    minimize: Minimize = Minimize.COST,
+def _nearest(
+    field: Field, *, due: datetime | None, budget: Decimal | None, minimize: Minimize
 ) -> Scored | None:
     inputs = replace(field.inputs, due=due, budget_left_usd=budget, minimize=minimize)
-    return find_best(replace(field, inputs=inputs))
+    return find_nearest(replace(field, inputs=inputs))
