@@ -111,8 +111,7 @@ def _tell(field: Field, deadline: datetime | None, money: Decimal | None) -> str
     if inputs.budget_left_usd is not None:
         goals.append(f"{'' if goals else 'done '}for {inputs.budget_left_usd} USD more")
     work = f"{inputs.steps_left} steps of {inputs.global_batch} samples"
-    done = "done " if inputs.due is None else ""
-    text = f"{work} cannot be {done}{' and '.join(goals)}"
+    text = f"{work} cannot be {' and '.join(goals)}"
     ways = []
     if deadline is not None:
         ways.append(f"the nearest deadline that can be met is {deadline:%Y-%m-%dT%H:%M:%SZ}")
