@@ -1,7 +1,7 @@
 """
 `python -m ebbtide.controller.compiling`: fill the cache of the planner's compiled loops.
 
-Compiling takes half a minute of one core, loading a second. So the operator has a process beside
+Compiling takes about a minute of one core, loading a second. So the operator has a process beside
 it compile, at low priority, and only loads; an image can be warmed by the same command.
 """
 

@@ -38,7 +38,7 @@ def compile_kernels(
     """
     Compile all kernels for the types of these calls; tell whether it is done.
 
-    It is not where numba is missing. Takes half a minute, or about a second where an earlier run
+    It is not where numba is missing. Takes about a minute, or about a second where an earlier run
     could leave its cache: who cannot spare more asks with `needs_cache`, and gets nothing where
     one call is not in the cache. Others may ask questions meanwhile.
     """
