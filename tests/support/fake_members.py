@@ -110,6 +110,7 @@ class Members:
         self.procs: list[Proc] = []
         self.forms: list[Form] = []  # each once, in the order they were sent
         self.disk = -1  # the newest checkpoint that is visible
+        self.spoiled = -1  # one that looks whole and cannot be read
         self.on_form: Watch | None = None  # before anybody hears of it
         self._links = 0
         self.ledger = self._begin()
@@ -129,7 +130,7 @@ class Members:
                 attempt=attempt,
                 local_rank=rank,
                 processes=processes,
-                checkpoint_step=self.disk if rank == 0 else -1,
+                checkpoint_step=max(self.disk, self.spoiled) if rank == 0 else -1,
             )
             for rank in range(processes)
         ]
@@ -371,8 +372,10 @@ class Members:
         proc.members = tuple(member.worker for member in form.members)
         proc.pending = False
         proc.forms.append(form)
-        proc.step, proc.holds_state, proc.is_formed = form.step, True, True
-        proc.outbox.append(Formed(generation=form.generation, step=form.step))
+        is_loaded = form.source == "checkpoint"
+        proc.step = min(form.step, self.disk) if is_loaded else form.step
+        proc.holds_state = proc.is_formed = True
+        proc.outbox.append(Formed(generation=form.generation, step=proc.step))
 
     def _go(self, proc: Proc, message: Dismissed | Expelled | Released) -> None:
         saved = -1

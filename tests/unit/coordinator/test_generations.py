@@ -393,6 +393,33 @@ def test_a_total_loss_resumes_from_the_newest_checkpoint_and_counts_what_is_redo
     assert report.steps_redone == 1
 
 
+def test_memory_is_not_given_up_for_a_checkpoint_that_could_not_be_read() -> None:
+    """Nor for a newcomer that sees only its size, nor at the next one."""
+    members = make_members(min_replicas=2, desired=4)
+    start(members, 0, 1)
+    members.spoiled = members.procs[0].step + 100
+    saved = members.disk
+    for worker in (0, 1):
+        members.kill(f"w-{worker}-1")
+    for worker in (0, 1):
+        members.join(worker, attempt=2)
+    members.run(1.0)
+    resumed = members.ledger.report()
+    assert resumed.resumed_step == saved
+
+    for index in (2, 3):
+        furthest = members.ledger.report().step
+        members.join(index)
+        members.run(1.0)
+        assert members.forms[-1].source == "memory"
+        assert members.forms[-1].step >= furthest
+
+    report = members.ledger.report()
+    assert len(members.members()) == 4
+    assert report.resumed_generation == resumed.resumed_generation
+    assert report.checkpoint_step == members.disk
+
+
 def test_a_second_total_loss_counts_only_what_was_made_since_the_first() -> None:
     members = make_members()
     start(members, 0, 1)

@@ -331,6 +331,41 @@ def test_damage_found_once_is_known_to_all(
     assert shelf.newest_lineage() == 1
 
 
+def damage_for_good(shelf: Shelf, step: int) -> None:
+    """Damage it so that it can't be marked."""
+    flip(shelf, step)
+    (folder(shelf, step) / "damaged.txt").symlink_to("nowhere/damaged.txt")
+
+
+def test_what_could_not_be_read_counts_no_more_even_where_it_cannot_be_marked(shelf: Shelf) -> None:
+    save(shelf, 20)
+    save(shelf, 30)
+    damage_for_good(shelf, 30)
+    assert shelf.newest_step() == 30  # its size is right
+
+    loaded = shelf.load()
+
+    assert loaded is not None
+    assert loaded.manifest.step == 20
+    assert shelf.newest_step() == 20
+    save(shelf, 30, lineage=2)  # another one, of that name
+    assert shelf.newest_step() == 30
+
+
+def test_what_could_not_be_read_is_tried_again_where_there_is_nothing_else(shelf: Shelf) -> None:
+    save(shelf, 30)
+    damage_for_good(shelf, 30)
+    with pytest.raises(CheckpointError, match="is whole"):
+        shelf.load()
+
+    assert shelf.newest_step() == 30
+    flip(shelf, 30)  # repaired
+
+    loaded = shelf.load()
+    assert loaded is not None
+    assert loaded.manifest.step == 30
+
+
 def test_a_refused_layout_is_told_only_of_a_whole_checkpoint(shelf: Shelf) -> None:
     def refuse(layout: Layout) -> dict[str, torch.Tensor]:
         raise MismatchError(f"{len(layout.slots)} tensors")

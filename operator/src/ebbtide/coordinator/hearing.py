@@ -27,12 +27,25 @@ def read_register(state: State, process: Process, *, said: Register, now: float)
     """Believe what a process says of itself when it comes (back)."""
     process.step = said.step
     process.holds_state = said.holds_state
-    process.checkpoint_step = said.checkpoint_step
+    process.checkpoint_step = _believe(state, said)
     process.checkpoint_error = said.checkpoint_error[:MAX_TEXT]
     if said.generation > 0:
         process.phase = Phase.BUSY
         process.generation = said.generation
     _note_step(state.progress, step=said.step, stepped_at=None, now=now)
+
+
+def _believe(state: State, said: Register | Idle) -> int:
+    """
+    Return the step of the newest checkpoint that counts of those a process says it sees.
+
+    To see one is not to have read it. Once a member has loaded one, whatever is newer and readable
+    is told when it is committed; what else seems newer is what that member passed over, and going
+    back for it would throw away what was made since.
+    """
+    if not state.checkpoints.is_proved or state.work.servers:
+        return said.checkpoint_step
+    return min(said.checkpoint_step, state.checkpoints.step)
 
 
 def hear(
@@ -121,7 +134,7 @@ def _hear_idle(state: State, worker: Worker, process: Process, *, heard: Idle, n
     process.generation = heard.generation
     process.step = heard.step
     process.holds_state = heard.holds_state
-    process.checkpoint_step = heard.checkpoint_step
+    process.checkpoint_step = _believe(state, heard)
     process.checkpoint_error = heard.checkpoint_error[:MAX_TEXT]
     worker.step = max(worker.step, heard.step)
     if heard.holds_state and heard.generation > 0:
@@ -172,6 +185,7 @@ def _note_resumption(state: State, *, step: int) -> None:
         return
     # What was loaded is the newest checkpoint that is whole: damaged ones must not count again.
     state.checkpoints.step = step
+    state.checkpoints.is_proved = True
     for process in state.processes():
         process.checkpoint_step = min(process.checkpoint_step, step)
 

@@ -169,6 +169,7 @@ class Checkpoints:
     seconds: float = 0.0  # that the save took
     error: str = ""
     wanted: bool = False  # the operator asked for one and the holder does not know yet
+    is_proved: bool = False  # a member loaded one: what seemed newer then could not be read
 
 
 @dataclass(slots=True, kw_only=True)

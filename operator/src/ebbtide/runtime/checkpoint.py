@@ -71,6 +71,7 @@ class Shelf:
         self.path = path
         self.owner = owner
         self._early: Future[str] | None = None
+        self._failed: dict[str, Manifest] = {}  # what this process could not read, by name
 
     # ------------------------------------------------------------ looking
 
@@ -165,26 +166,36 @@ class Shelf:
         return describe_failure(error, self.path, trying="read checkpoints from")
 
     def _find_step(self) -> int | None:
+        """What could not be read here counts only where there is nothing else."""
+        doubtful = None
         for name, manifest in archive.entries(self.store):
-            if archive.looks_whole(self.store, name, manifest):
+            if not archive.looks_whole(self.store, name, manifest):
+                continue
+            if self._failed.get(name) != manifest:
                 return manifest.step
-        return None
+            doubtful = manifest.step if doubtful is None else doubtful
+        return doubtful
 
     def _find_loadable(self, targets: Targets) -> Loaded | None:
         listing = archive.list_all(self.store)
         self._tell_of(listing.unusable)
         for name, manifest in listing.usable:
             try:
-                return Loaded(manifest=manifest, tree=self._read(name, manifest, targets))
+                loaded = Loaded(manifest=manifest, tree=self._read(name, manifest, targets))
             except FileNotFoundError:
                 continue  # deleted meanwhile: there are newer ones
             except StoreError:
                 raise
             except OSError as error:
                 say(f"checkpoint {name} can't be read ({error}): going back to the one before it")
+                self._failed[name] = manifest
             except DamageError as error:
                 say(f"checkpoint {name} is damaged ({error}): going back to the one before it")
                 self._mark(name, str(error))
+                self._failed[name] = manifest
+            else:
+                self._failed.pop(name, None)
+                return loaded
         return None
 
     def _tell_of(self, unusable: Mapping[str, str]) -> None:
