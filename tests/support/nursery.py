@@ -88,7 +88,8 @@ def _become(request: dict[str, Any], tell: int) -> NoReturn:
                 code = worker.main(request["arguments"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks
+    except BaseException as error:  # noqa: BLE001 -- the interpreter's own last resort, which a fork lacks
+        sys.last_value = error
         traceback.print_exc()
     atexit._run_exitfuncs()  # as the interpreter does, before it takes itself apart
     sys.stdout.flush()

@@ -38,6 +38,7 @@ class Place:
     node: str = ""
     gpu: str = ""
     notice_seconds: float = DEFAULT_NOTICE
+    is_local: bool = False  # nobody replaces or repairs anything while the job waits
 
 
 def read_place(environ: Mapping[str, str]) -> Place:

@@ -1,5 +1,6 @@
 """From an environment to a `Job`: connections, threads and the folder of checkpoints."""
 
+import atexit
 import os
 import sys
 from typing import NoReturn
@@ -9,6 +10,7 @@ import torch
 from ebbtide.runtime import local
 from ebbtide.runtime.checkpoint import Shelf
 from ebbtide.runtime.collective import Group
+from ebbtide.runtime.crew import Crew
 from ebbtide.runtime.environment import Place, read_place, read_token
 from ebbtide.runtime.errors import CheckpointError, LeaveTraining, UsageError
 from ebbtide.runtime.job import Job
@@ -34,11 +36,15 @@ def join_by_environment() -> Job:
 
 def join_as(place: Place, *, token: bytes, shelf: Shelf) -> Job:
     """Join as one process of one worker."""
-    links = _link(place, token=token, shelf=shelf)
-    membership = links.membership
+    return _begin(_link(place, token=token, shelf=shelf))
+
+
+def _begin(links: Links) -> Job:
+    """Connect, and wait to be welcome."""
+    place, membership = links.place, links.membership
     watch_notice(membership, seconds=place.notice_seconds)
     if place.local_rank == 0:
-        shelf.probe_early()
+        links.shelf.probe_early()
     try:
         membership.start()
     except MustLeave as order:
@@ -104,13 +110,23 @@ def join_locally(
     """Join a job of so many processes on this machine, made for this script's run."""
     if processes < 1:
         raise UsageError(f"join(local={processes}): a job has at least 1 process")
-    place = local.start(
+    if steps < 1 or global_batch_size < 1:
+        raise UsageError(
+            f"join(steps={steps}, global_batch_size={global_batch_size}): a job has at least 1 "
+            "step, and at least 1 sample in each"
+        )
+    place, forks = local.start(
         processes,
         work=local.work_for(processes, steps=steps, global_batch_size=global_batch_size),
         checkpoint_path=checkpoint_path,
     )
     shelf = Shelf(place.checkpoint_path, owner=place.worker)
-    return join_as(place, token=read_token(place.token_file), shelf=shelf)
+    links = _link(place, token=read_token(place.token_file), shelf=shelf)
+    if forks:
+        crew = Crew(forks, links.membership)
+        atexit.register(crew.end)  # before what `local` registered, as these go backwards
+        crew.start()
+    return _begin(links)
 
 
 def refuse(reason: str) -> NoReturn:

@@ -15,14 +15,14 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
 import torch
 
-from ebbtide.runtime import reaping
+from ebbtide.runtime import crew, reaping
 from ebbtide.runtime.environment import Place
 from ebbtide.wire import names
 from ebbtide.wire.messages import WorkSpec
@@ -44,8 +44,12 @@ def work_for(processes: int, *, steps: int, global_batch_size: int) -> WorkSpec:
     )
 
 
-def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
-    """Start coordinator and forks; return this process's place, another one in each."""
+def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> tuple[Place, dict[int, int]]:
+    """
+    Start coordinator and forks; return this process's place, another one in each, and its forks.
+
+    These are by process id, the number of each; only the first process has any.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ebbtide-local-"))
     token = folder / "token"
     token.write_text(secrets.token_hex(16))
@@ -54,17 +58,17 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
     checkpoints = checkpoint_path or str(folder / "checkpoints")
     keeper = _fork_keeper(coordinator, folder=folder, token=token, work=work)
     torch.set_num_threads(1)  # more would need a pool, which no fork survives
-    pids = []
+    pids: dict[int, int] = {}
     index = 0
     for number in range(1, processes):
         pid = _fork()
         if pid == 0:
-            index = number
+            index, pids = number, {}
             break
-        pids.append(pid)
+        pids[pid] = number
     if index == 0:
-        atexit.register(_end, keeper, pids)
-    return Place(
+        atexit.register(_clear_up, keeper)
+    place = Place(
         job=JOB,
         worker=names.pod_name(job="try", role=names.ROLE_WORKER, index=index, attempt=1),
         index=index,
@@ -75,7 +79,10 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> Place:
         coordinator=coordinator,
         token_file=str(token),
         checkpoint_path=checkpoints,
+        notice_seconds=crew.LEAVE_SECONDS,
+        is_local=True,
     )
+    return place, pids
 
 
 def alone(checkpoint_path: str) -> Place:
@@ -149,11 +156,8 @@ def _coordinator_environment(address: str, *, token: Path, work: WorkSpec) -> di
     }
 
 
-def _end(keeper: int, forks: Sequence[int]) -> None:
-    """At the end of the script that was started by hand: wait for the others, clear up."""
-    for pid in forks:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+def _clear_up(keeper: int) -> None:
+    """At the end of the script that was started by hand, once the others have ended."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(keeper, signal.SIGTERM)
         os.waitpid(keeper, 0)

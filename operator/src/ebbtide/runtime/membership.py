@@ -11,10 +11,12 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ebbtide.runtime import canary
 from ebbtide.runtime.link import Connect, Link, connect_from
+from ebbtide.runtime.reporting import Waiting
 from ebbtide.runtime.standing import Identity, Leave, MustLeave, Phase, Standing, Timings
 from ebbtide.wire.messages import (
     MAX_TEXT,
@@ -92,6 +94,7 @@ class Membership:
     def start(self) -> WorkSpec:
         """Connect and wait for Welcome; `MustLeave` when told to go or after `grace` seconds."""
         self._link.start()
+        waiting = Waiting()
         with self._changed:
             while True:
                 if self._now.leave is not None:
@@ -99,10 +102,18 @@ class Membership:
                 if self._now.work is not None:
                     return self._now.work
                 self._changed.wait(POLL_SECONDS)
+                waiting.look(self._now.waits_for)
 
     def close(self) -> None:
         """End the side thread; the connection closes."""
+        with self._changed:
+            self._now.is_closed = True
         self._link.close()
+
+    def look(self) -> Standing:
+        """Return a copy of where this process stands now."""
+        with self._changed:
+            return replace(self._now)
 
     # ------------------------------------------------------------ what the loop asks
 

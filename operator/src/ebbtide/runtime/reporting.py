@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,6 +16,22 @@ def say(text: str) -> None:
     """Print one line, at once."""
     sys.stdout.write(f"ebbtide: {text}\n")
     sys.stdout.flush()
+
+
+class Waiting:
+    """One line per interval for as long as something is waited for; nothing before the first."""
+
+    def __init__(self, *, interval: float = LINE_SECONDS) -> None:
+        """`interval` is in seconds."""
+        self._interval = interval
+        self._began = self._said_at = time.monotonic()
+
+    def look(self, what: Callable[[], str]) -> None:
+        """Say what is waited for, when it is time to."""
+        now = time.monotonic()
+        if now - self._said_at >= self._interval:
+            self._said_at = now
+            say(f"waiting for {what()}, {now - self._began:.0f} s so far")
 
 
 class Progress:

@@ -113,6 +113,16 @@ class Standing:
     away_since: float | None = None
     away_why: str = ""
     servers: ServerMap | None = None  # the newest one
+    is_closed: bool = False  # nothing is heard any more
+
+    def waits_for(self) -> str:
+        """Say, in words, what a process that holds still is waiting for."""
+        if self.away_since is not None:
+            return f"the coordinator ({self.away_why or 'not yet connected'})"
+        if self.phase is Phase.REACHED:
+            return "the final checkpoint"
+        least = self.work.min_replicas if self.work else 1
+        return f"a generation of at least {least} workers"
 
     def step_age(self) -> float:
         """Seconds since the last applied step; 0 when there was none."""

@@ -6,6 +6,7 @@ members vote to stop, the group breaks or the work is done; again. Only step bou
 with a state that counts, and what is held at one survives every change of members.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -26,7 +27,7 @@ from ebbtide.runtime.layouts import Layout
 from ebbtide.runtime.links import Links
 from ebbtide.runtime.membership import Leave
 from ebbtide.runtime.profiler.meter import Meter, is_due
-from ebbtide.runtime.reporting import say
+from ebbtide.runtime.reporting import Waiting, say
 from ebbtide.runtime.staging import SPREAD_SHARE, Save
 from ebbtide.runtime.standing import Timings
 from ebbtide.runtime.state import TrainState
@@ -52,6 +53,7 @@ class Loop:
         self._generation = 0
         self._still_since = time.monotonic()
         self._checkpoint_error = links.shelf.probe() if self._is_first else ""
+        self._told_error = ""
         self._seat = Seat(generation=0, rank=0, world=1, store=("", 0), addresses=frozenset())
         self._members = 0
         self._share = range(0)  # of the global batch, in this generation
@@ -94,10 +96,15 @@ class Loop:
                 except MismatchError:
                     raise
                 except (CollectiveBroken, CheckpointError) as error:
+                    if isinstance(error, CheckpointError) and self._links.place.is_local:
+                        raise
                     self._tell_broken(str(error))
                     self._hold_still()
                     continue
                 yield from self._train()
+        except GeneratorExit:
+            say(f"the loop was left at step {self.step} of {self._work.steps}: work is left to do")
+            raise
         finally:
             self._links.group.close()
             self._links.membership.close()  # the others must not wait for what is written here
@@ -108,6 +115,7 @@ class Loop:
 
     def _await_form(self) -> Form | None:
         """Wait for the next generation; None when the work is done."""
+        waiting = Waiting()
         while True:
             finishing = self._held and self.step >= self._work.steps
             pause = FINISH_LOOK_SECONDS if finishing else LOOK_SECONDS
@@ -125,6 +133,7 @@ class Loop:
                     self._say_idle()  # others may have saved since
                 case None:
                     pass
+            waiting.look(lambda: self._links.membership.look().waits_for())
 
     def _hold_still(self) -> None:
         self._links.group.close()
@@ -140,6 +149,7 @@ class Loop:
                 checkpoint_step = self._links.shelf.newest_step()
             except CheckpointError as damage:
                 error = str(damage)
+        self._tell_checkpoint(error)
         self._links.membership.idle(
             generation=self._generation,
             step=self.step,
@@ -147,6 +157,15 @@ class Loop:
             checkpoint_step=checkpoint_step,
             checkpoint_error=error,
         )
+
+    def _tell_checkpoint(self, error: str) -> None:
+        """Say what is wrong with the checkpoints, or end where nobody will repair them."""
+        if error and self._links.place.is_local:
+            raise CheckpointError(error)
+        if error and error != self._told_error:
+            sys.stderr.write(f"ebbtide: {error}\n")
+            sys.stderr.flush()
+        self._told_error = error
 
     def _enter(self, form: Form) -> None:
         """Form the group of a generation and get to its state."""
@@ -328,7 +347,8 @@ class Loop:
                 )
             self._held = True
         self.is_done = True
-        say(f"all {self._work.steps} steps are done and saved")
+        more = f": the checkpoint is of step {self.step}" if self.step > self._work.steps else ""
+        say(f"all {self._work.steps} steps are done and saved{more}")
 
     def _leave(self, leave: Leave) -> None:
         """Leave the job for good, with the state saved if it would be lost otherwise."""
