@@ -1,11 +1,13 @@
 """What the loop hands out reads like what data loaders give."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
+from typing_extensions import override
 
 from ebbtide.runtime.batches import Batch, Shard
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
@@ -66,3 +68,16 @@ def test_the_scope_swallows_a_broken_collective_and_nothing_else() -> None:
 def test_what_cannot_be_divided_is_refused(data: Any, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         Shard(data, seed=0)
+
+
+def test_a_stream_that_claims_a_length_is_refused_before_the_loop() -> None:
+    class Stream(IterableDataset[int]):
+        def __len__(self) -> int:
+            return 3
+
+        @override
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    with pytest.raises(UsageError, match="a Stream has not both"):
+        Shard(Stream(), seed=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from ebbtide.runtime.errors import CollectiveBroken, UsageError
 from ebbtide.runtime.sharding import Indices, Order
@@ -76,7 +76,7 @@ class Shard:
     """A data set with its order: gives the samples of any step and share."""
 
     def __init__(self, dataset: MapStyle, *, seed: int) -> None:
-        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        if not hasattr(dataset, "__len__") or not _gives_by_number(dataset):
             raise UsageError(
                 f"shard() takes a data set with a length and samples by number, and a "
                 f"{type(dataset).__name__} has not both: a stream cannot be divided exactly"
@@ -93,3 +93,9 @@ class Shard:
             return Batch(tuple(tensor[rows] for tensor in self.dataset.tensors))
         samples = [self.dataset[int(index)] for index in indices]
         return Batch(default_collate(samples))
+
+
+def _gives_by_number(dataset: object) -> bool:
+    """Tell whether it has samples by number; torch's base class only seems to."""
+    found = getattr(type(dataset), "__getitem__", None)
+    return found is not None and found is not Dataset.__getitem__

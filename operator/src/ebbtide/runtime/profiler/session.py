@@ -13,14 +13,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from types import FrameType, TracebackType
+from typing import Any, Final, NoReturn, Self
 
-from ebbtide.runtime import commands
+from ebbtide.runtime import commands, reaping
 from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.profiler.orders import (
     Done,
@@ -40,6 +42,7 @@ END_SECONDS: Final = 10.0
 READ_BYTES: Final = 1 << 16
 MOST_QUOTED: Final = 4000  # bytes of the script's last words
 KILLED: Final = -signal.SIGKILL
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class ScriptError(Exception):
@@ -70,15 +73,20 @@ class Session:
         self._words = _command(words)
         self._patience = patience
         self._look = look
-        self._folder = tempfile.TemporaryDirectory(prefix="ebbtide-profile-")
-        self._log = Path(self._folder.name) / "output"
+        self._folder = Path(tempfile.mkdtemp(prefix="ebbtide-profile-"))
+        self._keeper = _start_keeper(self._folder)
+        self._log = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._decoder = Decoder(FromScript)
         self._heard: list[FromScript] = []
+        self._usual: dict[signal.Signals, Any] = {}
         self.script: Script | None = None
 
     def __enter__(self) -> Self:
+        """Until the end, a closed terminal or a time-out ends the script before this process."""
+        if threading.current_thread() is threading.main_thread():
+            self._usual = {number: signal.signal(number, _end_by) for number in ENDING}
         return self
 
     def __exit__(
@@ -87,14 +95,22 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self.close()
+            else:
+                self._clear()  # nobody waits for a last step
+        finally:
+            for number, usual in self._usual.items():
+                signal.signal(number, usual)
 
     def start(self) -> Script:
         """Start the script, unless it runs, and wait until it is in its loop."""
         if self._connection is not None and self.script is not None:
             return self.script
-        path = Path(self._folder.name) / "socket"
+        path = self._folder / "socket"
         path.unlink(missing_ok=True)
+        leash = partial(reaping.end_with, os.getpid())
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
             listener.bind(str(path))
             listener.listen(1)
@@ -106,6 +122,7 @@ class Session:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
+                    preexec_fn=leash,  # noqa: PLW1509 -- one system call; our thread only draws
                 )
             except OSError as error:
                 raise ScriptError(f"{self._words[0]}: {error.strerror}") from error
@@ -140,10 +157,13 @@ class Session:
                 self._send(Done())
                 if self._process is not None:
                     self._process.wait(END_SECONDS)
-        self._end()
-        self._folder.cleanup()
+        self._clear()
 
     # ------------------------------------------------------------ inside
+
+    def _clear(self) -> None:
+        self._end()
+        self._keeper.communicate()
 
     def _end(self) -> None:
         if self._connection is not None:
@@ -227,8 +247,32 @@ class Session:
             log.seek(max(0, log.tell() - MOST_QUOTED))
             lines = log.read().decode(errors="replace").rstrip().splitlines()[-20:]
             if lines:
-                return "; its last words:\n" + "\n".join(f"  {line}" for line in lines)
+                return "; its last words:\n" + "\n".join(f"  {_show(line)}" for line in lines)
         return "; it printed nothing"
+
+
+def _start_keeper(folder: Path) -> subprocess.Popen[bytes]:
+    """Start what removes the folder once we close its input, or end in whatever way."""
+    return subprocess.Popen(  # noqa: S603 -- the words are ours, the folder is no word of them
+        ["/bin/sh", "-c", 'read -r _; rm -rf -- "$0"', str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # what is sent to the whole group, or typed, is not meant for it
+    )
+
+
+def _end_by(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave by way of all that clears up, with the code of a process that a signal ended."""
+    raise SystemExit(128 + number)
+
+
+def _show(line: str) -> str:
+    """Return a line as a terminal may be given it: what would steer one is written out."""
+    return "".join(
+        each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
+        for each in line
+    )
 
 
 def _command(words: Sequence[str]) -> list[str]:
