@@ -46,7 +46,9 @@ def look_for_rooms(crew: Crew, attempts: Mapping[str, Attempts]) -> dict[str, Ro
         since = pod.unschedulable_since
         if pod.node:
             room = replace(room, held=room.held + 1)
-        elif since is not None:
+        else:
+            room = replace(room, coming=room.coming + 1)
+        if not pod.node and since is not None:
             first = min(since, room.waiting_since or since)
             room = replace(room, waiting_since=first)
             if first + crew.settings.capacity_wait <= crew.now:

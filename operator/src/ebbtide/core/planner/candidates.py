@@ -1,6 +1,6 @@
 """The fleets that are looked at: the best for the goal, and what a reader would ask about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -8,7 +8,7 @@ from ebbtide.core.planner.menu import Menu
 from ebbtide.core.planner.neighbours import list_neighbours, list_with_other_servers
 from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
 from ebbtide.core.planner.risk import HOUR, Offer
-from ebbtide.core.planner.scoring import Key, Level, Scored, score
+from ebbtide.core.planner.scoring import Key, Level, Scored, margin_of, score
 from ebbtide.core.planner.wishes import Cheapest, Fastest, Nearest, Slowest, Wish
 from ebbtide.core.values.objective import Minimize
 
@@ -96,7 +96,20 @@ def _propose(field: Field) -> Iterator[Scored]:
     start no later.
     """
     for group in list_groups(field, is_late=True):
-        yield from _look(field, _menu(field, group.offers), group.wishes(field), label="")
+        menu = _menu(field, group.offers)
+        found = list(_look(field, menu, group.wishes(field), label=""))
+        yield from found
+        if all(one.level is not Level.SURE for one in found):
+            yield from _look(field, menu, _keep_margins(field, group, found), label="")
+
+
+def _keep_margins(field: Field, group: Group, found: Sequence[Scored]) -> Iterator[Wish]:
+    """Wish for what ends as much sooner as the margins of some fleets ask for."""
+    margins = {margin_of(field, one.outlook) for one in found}
+    for margin in sorted(margins - {0.0}):
+        hours = (field.hours or 0.0) - group.start_h - margin
+        if hours > 0:
+            yield Cheapest(field.work / hours, group.start_h / field.work)
 
 
 def _propose_unsure(field: Field) -> Iterator[Scored]:
@@ -187,7 +200,7 @@ def _key(one: Scored) -> FullKey:
     return one.key, one.outlook.usd * one.outlook.hours, one.outlook.hours
 
 
-def _look(field: Field, menu: Menu, wishes: Sequence[Wish], *, label: str) -> Iterator[Scored]:
+def _look(field: Field, menu: Menu, wishes: Iterable[Wish], *, label: str) -> Iterator[Scored]:
     for wish in wishes:
         fleet = menu.choose(wish)
         if fleet is not None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Final
 
 from ebbtide.core.models.start_up import Duration
 from ebbtide.core.models.survival import Survival
@@ -11,6 +12,9 @@ from ebbtide.core.planner.speed import Speed
 from ebbtide.core.planner.supply import ALWAYS, Supply
 from ebbtide.core.values.objective import Minimize
 from ebbtide.core.values.pool import Pool
+
+WORST: Final = 2.0
+"""A changeover may take so many times what was expected, and the deadline still holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,32 @@ class Running:
     servers: int = 0
     spares: int = 0
     changes: tuple[datetime, ...] = ()  # when the plan was changed, within the last hour
+    is_there: bool = True  # all workers have nodes, or nodes that are coming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What on-demand needs to keep the deadline once spot is gone; see `guarding`."""
+
+    slack_s: float  # time to the deadline, less the work left on the fastest fleet on demand
+    samples_per_hour: float  # of that fleet
+    changeover_s: float  # expected, from the decision to progress
+    tick_s: float  # until the next decision
+
+    @property
+    def least_s(self) -> float:
+        """Slack to have whenever spot may go: the worst changeover, and a tick to see it."""
+        return WORST * self.changeover_s + self.tick_s
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether what has been asked of spot may be waited for for another tick."""
+        return self.slack_s >= self.least_s
+
+    @property
+    def may_start(self) -> bool:
+        """Tell whether spot may be asked for a node while nobody trains."""
+        return self.slack_s >= self.least_s + self.changeover_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,4 +102,5 @@ class Inputs:
     fixed_usd_per_hour: Decimal = Decimal(0)  # what runs whatever the plan; no coordinator does
     checkpoint_interval: timedelta | None = None  # None: chosen by the planner
     running: Running = Running()
+    guard: Guard | None = None  # None: there is no deadline that on-demand could keep
     tells_losers: bool = True  # names the runners-up of a plan that is kept, too

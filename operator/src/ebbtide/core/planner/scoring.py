@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from ebbtide.core.planner.outlook import Field, Outlook
+from ebbtide.core.planner.outlook import Field, Outlook, interval_of
+from ebbtide.core.planner.risk import HOUR
 from ebbtide.core.values.objective import Minimize
 
 CLOSE: Final = 1e-9
@@ -17,7 +18,7 @@ class Level(IntEnum):
     """How well the goal is met."""
 
     SURE = 0
-    """Nine of ten times."""
+    """Nine of ten times, and as expected so early that on-demand could still step in."""
     LIKELY = 1
     """As expected: a plan that could not be made safer within the other limits."""
     MISSED = 2
@@ -52,14 +53,38 @@ def score(field: Field, outlook: Outlook, *, label: str) -> Scored:
         else (outlook.hours_late, outlook.usd_late)
     )
     if level is Level.LIKELY:
-        value, tie = _excess(field, outlook.hours_late, outlook.usd_late), value
+        hours = max(outlook.hours_late, outlook.hours + margin_of(field, outlook))
+        value, tie = _excess(field, hours, outlook.usd_late), value
     elif level is Level.MISSED:
         value, tie = _excess(field, outlook.hours, outlook.usd), value
     return Scored(label=label, outlook=outlook, level=level, value=value, tie=tie)
 
 
+def margin_of(field: Field, outlook: Outlook) -> float:
+    """
+    Return by how many hours a fleet is to end before the deadline, as expected.
+
+    With spot nodes: what on-demand needs to step in, and to make again what no checkpoint has.
+    On-demand nodes that are still to start: one more start, for it may take twice as long.
+    """
+    guard = field.inputs.guard
+    if guard is None or field.hours is None:
+        return 0.0
+    fleet = outlook.fleet
+    spot = [field.by_name[name].is_spot for name, _ in fleet.workers]
+    if not any(spot):
+        return 0.0 if fleet == field.running else guard.changeover_s / HOUR
+    redo_s = 0.0
+    if all(spot):
+        lost = interval_of(field, fleet).total_seconds() * outlook.rate
+        redo_s = lost / guard.samples_per_hour
+    return (guard.least_s + redo_s) / HOUR
+
+
 def _level(field: Field, outlook: Outlook) -> Level:
-    if _excess(field, outlook.hours_late, outlook.usd_late) <= 1 + CLOSE:
+    if _excess(field, outlook.hours_late, outlook.usd_late) <= 1 + CLOSE and (
+        field.hours is None or outlook.hours + margin_of(field, outlook) <= field.hours
+    ):
         return Level.SURE
     if _excess(field, outlook.hours, outlook.usd) <= 1 + CLOSE:
         return Level.LIKELY

@@ -71,3 +71,8 @@ class Situation:
     def held(self, pool: str) -> int:
         """How many workers of the job have a node in a pool."""
         return self.rooms.get(pool, Room()).held
+
+    def there(self, pool: str) -> int:
+        """How many workers of the job have a node in a pool, or get one if it gives any."""
+        room = self.rooms.get(pool, Room())
+        return room.held + (0 if pool in self.dry else room.coming)

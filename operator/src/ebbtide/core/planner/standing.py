@@ -63,6 +63,11 @@ def stands(record: PlanRecord, situation: Situation, basis: str) -> bool:
     return age < situation.interval or not _has_news(record, situation, basis)
 
 
+def is_news(record: PlanRecord, basis: str) -> bool:
+    """Tell whether something has happened since an answer that must be answered at once."""
+    return _at_once(record.basis) != _at_once(basis)
+
+
 def look_again(record: PlanRecord, situation: Situation) -> datetime:
     """Return when an answer ends though nothing happens: by age, or where a pool is tried again."""
     answer = record.plan or record.refusal

@@ -3,7 +3,8 @@ The plan over time: what one job runs now, and what it would rather run.
 
 Pools from which no node comes are dry: the plan for now counts only on what is held there, the plan
 for later on all of it. Between them stands the deadline policy: where spot has run dry it says
-whether on-demand nodes stand in or the job waits; and after it whether going back pays.
+whether on-demand nodes stand in or the job waits; and after it whether going back pays. Where the
+slack that on-demand needs is all that is left (`guarding`), a pool is dry at once.
 """
 
 from dataclasses import dataclass, replace
@@ -12,12 +13,13 @@ from decimal import Decimal
 from typing import Final
 
 from ebbtide.core.planner.fixed_size import sort_out
+from ebbtide.core.planner.guarding import find_closed, find_guard, hurry, is_waiting
 from ebbtide.core.planner.inputs import Inputs, PoolState, Running
 from ebbtide.core.planner.knowledge import Knowledge
 from ebbtide.core.planner.outlook import Field, Fleet, look_ahead
 from ebbtide.core.planner.planning import lay_out, plan
 from ebbtide.core.planner.situation import Numbers, Situation
-from ebbtide.core.planner.standing import digest, look_again, stands, tick_of
+from ebbtide.core.planner.standing import digest, is_news, look_again, stands, tick_of
 from ebbtide.core.planner.supply import ALWAYS, Supply, supplies_of
 from ebbtide.core.planner.waiting import Drought, may_stand_in
 from ebbtide.core.values.job import MAX_SERVERS, Job, SpotUse
@@ -71,8 +73,12 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
     The answer before, a plan or that there is none, is kept for as long as it `stands`. A job that
     has started is never without a plan for want of time or money: then it ends as soon as it can.
     """
-    basis = digest(situation)
     fit, unfit = sort_out(situation.job, situation.pools)
+    inputs, waits_until = None, None
+    if any(is_waiting(pool, situation) for pool in fit):
+        inputs = make_inputs(situation, knowledge, fit)
+        situation, waits_until = hurry(inputs, situation)
+    basis = digest(situation)
     dry = frozenset(situation.dry).intersection(pool.name for pool in fit)
     record, no_plan = situation.before, None
     if not stands(record, situation, basis):
@@ -81,11 +87,13 @@ def steer(situation: Situation, knowledge: Knowledge) -> Course:
             why = "; ".join(unfit) or "there is no CapacityPool"
             no_plan = Infeasible(reason=f"no pool fits: {why}")
         else:
-            answer = _plan(make_inputs(situation, knowledge, fit), situation, dry)
+            inputs = inputs or make_inputs(situation, knowledge, fit)
+            answer = _plan(inputs, situation, dry, basis=basis)
             record = _write_down(record, answer, situation)
     if record.refusal is not None:
         no_plan = record.refusal.why
     until = look_again(record, situation)
+    until = until if waits_until is None else min(until, waits_until)
     return Course(record=record, no_plan=no_plan, no_pool=not fit, dry=dry, until=until)
 
 
@@ -95,7 +103,9 @@ def _write_down(record: PlanRecord, answer: Plan | Refusal, situation: Situation
     return replace(record, changes=_count_changes(situation, answer), plan=answer)
 
 
-def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Plan | Refusal:
+def _plan(
+    inputs: Inputs, situation: Situation, dry: frozenset[str], *, basis: str
+) -> Plan | Refusal:
     wish = plan(inputs, situation.now)
     is_missed = isinstance(wish, Infeasible) and situation.first_start is not None
     if is_missed:
@@ -104,8 +114,14 @@ def _plan(inputs: Inputs, situation: Situation, dry: frozenset[str]) -> Plan | R
         return Refusal(why=wish, made_at=situation.now)
     if is_missed:
         wish = replace(wish, reason=_admit(wish))
-    if any(wish.replicas_in(name) > situation.held(name) for name in dry):
-        return _without(inputs, wish, situation, dry, is_missed=is_missed)
+    shut = _Shut(
+        dry=dry,
+        closed=find_closed(inputs, situation),
+        is_news=is_news(situation.before, basis),
+        is_missed=is_missed,
+    )
+    if any(wish.replicas_in(name) > situation.held(name) for name in shut.pools):
+        return _without(inputs, wish, situation, shut)
     return wish
 
 
@@ -138,16 +154,29 @@ def _admit(found: Plan) -> str:
     )
 
 
-def _without(
-    inputs: Inputs,
-    wish: Plan,
-    situation: Situation,
-    dry: frozenset[str],
-    *,
-    is_missed: bool,
-) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shut:
+    """Pools that are not counted on for more than they have given, and why it is asked."""
+
+    dry: frozenset[str]
+    closed: frozenset[str]  # with no time to try them
+    is_news: bool  # something has happened since the plan before
+    is_missed: bool  # the goal is, in any case
+
+    @property
+    def pools(self) -> frozenset[str]:
+        return self.dry | self.closed
+
+    def tell(self) -> str:
+        if self.dry:
+            return f"no node comes from {', '.join(sorted(self.dry))}"
+        return f"there is no time to try {', '.join(sorted(self.closed))}"
+
+
+def _without(inputs: Inputs, wish: Plan, situation: Situation, shut: _Shut) -> Plan:
     """Plan with what dry pools have already given."""
-    held = {name: situation.held(name) for name in dry}
+    dry = shut.dry
+    held = {name: situation.held(name) for name in shut.pools}
     capped = replace(
         inputs,
         pools=tuple(
@@ -158,12 +187,13 @@ def _without(
         ),
         running=_clip(inputs.running, held),
     )
-    names = ", ".join(sorted(dry))
-    drought = describe_drought(inputs, wish, situation, dry)
-    found = plan(capped, situation.now) if _has_other_spot(inputs, dry) else None
+    drought = describe_drought(inputs, wish, situation, dry) if dry else None
+    found = plan(capped, situation.now) if _has_other_spot(inputs, shut.pools) else None
     if (
         drought is None
-        or _is_too_few(wish, held, inputs)
+        or shut.closed
+        or _is_too_few(wish, situation, inputs)
+        or _is_under_way(wish, situation, inputs, is_news=shut.is_news)
         or (isinstance(found, Plan) and _is_on_spot(found, wish, inputs))
         or may_stand_in(drought)
     ):
@@ -171,11 +201,11 @@ def _without(
         if isinstance(found, Infeasible):
             _, found = _make_haste(capped, situation.now)
         if isinstance(found, Plan):
-            said = _admit(found) if is_missed else found.reason
-            reason = f"no node comes from {names}: {said}"
-            return replace(found, reason=reason, awaited=_if_other(wish, found))
-    text = f"no node comes from {names}, and there is time to wait for it"
-    return _hold(wish, held, inputs, reason=text)
+            said = _admit(found) if shut.is_missed else found.reason
+            awaited = _if_other(wish, found) if dry else ()
+            return replace(found, reason=f"{shut.tell()}: {said}", awaited=awaited)
+    text = f"{shut.tell()}, and there is time to wait for it"
+    return _hold(wish, situation, inputs, reason=text)
 
 
 def _has_other_spot(inputs: Inputs, dry: frozenset[str]) -> bool:
@@ -190,23 +220,39 @@ def _is_on_spot(found: Plan, wish: Plan, inputs: Inputs) -> bool:
     return sum(map(found.replicas_in, stable)) <= sum(map(wish.replicas_in, stable))
 
 
-def _is_too_few(wish: Plan, held: Numbers, inputs: Inputs) -> bool:
+def _is_too_few(wish: Plan, situation: Situation, inputs: Inputs) -> bool:
     """
-    Tell whether some workers are held, and fewer than may train.
+    Tell whether some workers are held in dry pools, and all that are there may not train.
 
     Waiting would give them back; their nodes would look like the return of the pool, again and
     again.
     """
-    return 0 < sum(_left_of(wish, held).values()) < min(inputs.sizes)
+    left = _left_of(wish, situation)
+    return sum(left.values()) < min(inputs.sizes) and any(left.get(n) for n in situation.dry)
 
 
-def _left_of(wish: Plan, held: Numbers) -> dict[str, int]:
-    return {s.pool: min(s.replicas, held.get(s.pool, s.replicas)) for s in wish.shares}
+def _is_under_way(wish: Plan, situation: Situation, inputs: Inputs, *, is_news: bool) -> bool:
+    """
+    Tell whether on-demand stands in already, and nothing says that it should not.
+
+    Nodes that are still starting would be thrown away for nothing. Once they train, the slack stays
+    as it is, and only news is a reason to think again.
+    """
+    stable = [s.pool.name for s in inputs.pools if s.pool.market is Market.ON_DEMAND]
+    there = sum(map(situation.there, stable))
+    if there <= sum(map(wish.replicas_in, stable)):
+        return False
+    is_starting = not situation.training or there > sum(map(situation.held, stable))
+    return is_starting or not is_news
 
 
-def _hold(wish: Plan, held: Numbers, inputs: Inputs, *, reason: str) -> Plan:
+def _left_of(wish: Plan, situation: Situation) -> dict[str, int]:
+    return {s.pool: min(s.replicas, situation.there(s.pool)) for s in wish.shares}
+
+
+def _hold(wish: Plan, situation: Situation, inputs: Inputs, *, reason: str) -> Plan:
     """Return the plan cut down to what is there, if that is a legal size; else to nothing."""
-    kept = _left_of(wish, held)
+    kept = _left_of(wish, situation)
     total = sum(kept.values())
     size = max((size for size in inputs.sizes if size <= total), default=0)
     surplus = total - size
@@ -249,7 +295,7 @@ def describe_drought(
         if name in by_name and by_name[name].market is Market.ON_DEMAND
     )
     return Drought(
-        work_s=inputs.steps_left / _pace_while_up(inputs, wish, situation.now),
+        work_s=_work_s(inputs, wish, situation),
         left_s=(inputs.due - situation.now).total_seconds(),
         changeover_s=inputs.overheads.start_s + inputs.overheads.restore_s,
         spot_usd_per_hour=float(usd + inputs.fixed_usd_per_hour),
@@ -261,6 +307,15 @@ def describe_drought(
         now=situation.now,
         time_scale=situation.time_scale,
     )
+
+
+def _work_s(inputs: Inputs, wish: Plan, situation: Situation) -> float:
+    """Return how long the work takes on spot, or on demand where that is longer at best."""
+    work_s = inputs.steps_left / _pace_while_up(inputs, wish, situation.now)
+    if inputs.guard is None or inputs.due is None:
+        return work_s
+    left_s = (inputs.due - situation.now).total_seconds()
+    return max(work_s, left_s - inputs.guard.slack_s)
 
 
 def _pace_while_up(inputs: Inputs, wish: Plan, now: datetime) -> float:
@@ -281,7 +336,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
     supplies = _supplies(situation, fit)
     budget = job.objective.budget_usd
     floor = 0 if job.spot is SpotUse.ONLY else job.on_demand_floor
-    return Inputs(
+    inputs = Inputs(
         steps_left=max(situation.steps_left, 1),
         global_batch=job.global_batch_size,
         uses_servers=job.uses_servers,
@@ -310,6 +365,7 @@ def make_inputs(situation: Situation, knowledge: Knowledge, fit: tuple[Pool, ...
         running=_running(situation),
         tells_losers=situation.tells_losers,
     )
+    return replace(inputs, guard=find_guard(inputs, situation.now, tick=situation.interval))
 
 
 def _supplies(situation: Situation, fit: tuple[Pool, ...]) -> dict[str, Supply]:
@@ -337,8 +393,10 @@ def _running(situation: Situation) -> Running:
     before = situation.before.plan
     if before is None or not situation.rooms:
         return Running()
+    workers = _numbers(before.shares)
     return Running(
-        workers=_numbers(before.shares),
+        workers=workers,
+        is_there=all(situation.there(name) >= number for name, number in workers.items()),
         servers=before.servers,
         spares=before.spares,
         changes=_recent_changes(situation),

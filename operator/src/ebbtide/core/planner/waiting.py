@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from ebbtide.core.planner.inputs import WORST
 from ebbtide.core.planner.policies.ebbtide import Ebbtide
 from ebbtide.core.planner.policies.history import History
 from ebbtide.core.planner.policies.memory import Memory
@@ -19,8 +20,6 @@ from ebbtide.core.planner.policies.shelf import Shelf
 from ebbtide.core.values.past import Spell
 
 HOUR_S: Final = 3600.0
-WORST: Final = 2.0
-"""A changeover may take so many times what was expected, and the deadline still holds."""
 DAY_S: Final = 24 * HOUR_S
 MOST_ROWS: Final = 45_000
 """Thirty days of minutes."""

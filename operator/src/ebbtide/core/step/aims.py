@@ -238,7 +238,7 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         rooms=look_for_rooms(crew, this.books.attempts),
         pasts=observed.pasts,
         other_gpus=observed.pool_load,
-        steps_left=job.steps - read_progress(before.progress, this.report, steps=job.steps).step,
+        steps_left=job.steps - _read_step(this),
         spent_usd=this.cost.spent_usd,
         first_start=before.first_start,
         training=this.report is not None and this.report.training,
@@ -251,6 +251,14 @@ def aim(this: Pass, crew: Crew, knowledge: Knowledge | None) -> Aim:
         now=this.now,
     )
     return Planned(this=this, course=steer(situation, knowledge), due=situation.due)
+
+
+def _read_step(this: Pass) -> int:
+    """Return the step from which training goes on: where nobody holds it, the last one saved."""
+    progress = read_progress(this.before.progress, this.report, steps=this.job.steps)
+    if this.report is None or this.report.finished or members_now(this.report):
+        return progress.step
+    return min(progress.last_checkpoint_step or 0, progress.step)
 
 
 def _find_dry(this: Pass) -> frozenset[str]:

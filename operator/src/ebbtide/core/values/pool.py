@@ -78,5 +78,6 @@ class Room:
     """What one job's own pods show of a pool."""
 
     held: int = 0  # workers of the job that have a node there and can be counted on
-    waiting_since: datetime | None = None  # since when one of them waits for a node
+    coming: int = 0  # ... that have none yet
+    waiting_since: datetime | None = None  # since when one of those waits for it
     dry_since: datetime | None = None  # ... where it waits for so long that there is none

@@ -53,14 +53,14 @@ def spot(name: str, usd: str) -> Pool:
     return make_pool(name, usd_per_node_hour=Decimal(usd), max_nodes=4)
 
 
-def job(*, workers: int, hours: float, due_h: float) -> Job:
+def job(*, workers: int, hours: float, due_h: float, save_min: float = 10) -> Job:
     return make_job(
         plan_mode=PlanMode.AUTO,
         min_replicas=workers,
         max_replicas=workers,
         on_demand_floor=0,
         steps=int(workers * hours * HOUR / STEP_S),
-        checkpoint_interval=timedelta(minutes=10),
+        checkpoint_interval=timedelta(minutes=save_min),
         objective=Objective(deadline_after=timedelta(hours=due_h)),
     )
 
@@ -128,14 +128,14 @@ def test_b085_requests_reach_on_demand_and_each_pool_is_left_out_for_longer_each
     knowledge: Fast,
 ) -> None:
     found = play(
-        job(workers=2, hours=4, due_h=4.5),
+        job(workers=2, hours=6, due_h=6.6, save_min=2),
         pools=THREE,
         trace=nodes(**drought(), on_demand=((0, 4),)),
         knowledge=knowledge,
     )
 
     assert found.outcome is Outcome.COMPLETE
-    assert (found.finish or START) <= START + timedelta(hours=4.5)
+    assert (found.finish or START) <= START + timedelta(hours=6.6)
     assert found.spot_hours == 0
     first = seconds_of(found, reasons.FELL_BACK)[0]
     assert first <= 15 * MINUTE, "three waits of five minutes"
@@ -149,7 +149,7 @@ def test_b085_requests_reach_on_demand_and_each_pool_is_left_out_for_longer_each
 
 def test_b085_spot_is_used_again_when_it_is_back(knowledge: Fast) -> None:
     found = play(
-        job(workers=2, hours=4, due_h=4.5),
+        job(workers=2, hours=4, due_h=4.5, save_min=2),
         pools=THREE,
         trace=nodes(**drought(2), on_demand=((0, 4),)),
         knowledge=knowledge,
