@@ -9,7 +9,7 @@ its spot nodes go ends before its deadline, even where starts do take twice as l
 has it, and one start more, when it begins has it as long as it trains.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from ebbtide.core.simulator.virtual.run import Outcome, Run
 from ebbtide.core.simulator.virtual.timing import Timing
 from ebbtide.core.values.job import Job
 from ebbtide.core.values.objective import Objective, PlanMode
+from ebbtide.core.values.observed import Observed
 from ebbtide.core.values.pool import Pool
 from support.builders import ON_DEMAND, SPOT, START, make_job
 from support.knowing import Known
@@ -48,7 +49,7 @@ class Plight:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        return SPOT, ON_DEMAND
+        return SPOT, replace(ON_DEMAND, max_nodes=self.on_demand)
 
     @property
     def due(self) -> datetime:
@@ -117,7 +118,7 @@ def live_through(plight: Plight) -> tuple[Run, list[float]]:
     loop = make_loop(
         plight.job,
         pools=plight.pools,
-        trace=nodes(spot=tuple(points), on_demand=((0.0, float(plight.on_demand)),)),
+        trace=nodes(spot=tuple(points)),
         timing=Timing(
             silence_s=0.0,
             idle_s=60.0,
@@ -136,11 +137,18 @@ def live_through(plight: Plight) -> tuple[Run, list[float]]:
         loop.run_until(START + timedelta(seconds=at_s))
         seen = loop.world.observe()
         if any(pod.pool == SPOT.name and pod.node and not pod.ended for pod in seen.pods):
-            report = seen.coordinator.report
-            saved = 0 if report is None else max(report.checkpoint_step, 0)
-            left_s = plight.on_demand_s(plight.job.steps - saved)
+            left_s = plight.on_demand_s(plight.job.steps - _read_safe_step(seen))
             held_s.append((plight.due - loop.world.agenda.now).total_seconds() - left_s)
     return loop.run(), held_s
+
+
+def _read_safe_step(seen: Observed) -> int:
+    """Return the step from which training goes on if all that is on spot goes now."""
+    report = seen.coordinator.report
+    if report is None:
+        return 0
+    stable = {pod.name for pod in seen.pods if pod.pool == ON_DEMAND.name}
+    return report.step if stable & set(report.members) else max(report.checkpoint_step, 0)
 
 
 @settings(max_examples=25)

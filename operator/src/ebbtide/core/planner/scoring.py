@@ -64,8 +64,9 @@ def margin_of(field: Field, outlook: Outlook) -> float:
     """
     Return by how many hours a fleet is to end before the deadline, as expected.
 
-    With spot nodes: what on-demand needs to step in, and to make again what no checkpoint has.
-    On-demand nodes that are still to start: one more start, for it may take twice as long.
+    With spot nodes: what on-demand needs to step in, and to make again what no checkpoint has. A
+    fleet that is faster than on-demand needs that slack as soon as it trains, and not only at the
+    end. On-demand nodes that are still to start: one more start, for it may take twice as long.
     """
     guard = field.inputs.guard
     if guard is None or field.hours is None:
@@ -78,7 +79,9 @@ def margin_of(field: Field, outlook: Outlook) -> float:
     if all(spot):
         lost = interval_of(field, fleet).total_seconds() * outlook.rate
         redo_s = lost / guard.samples_per_hour
-    return (guard.least_s + redo_s) / HOUR
+    margin_s = guard.least_s + redo_s
+    gained_s = field.work * (HOUR / guard.samples_per_hour - HOUR / outlook.rate)
+    return (margin_s + max(gained_s, 0.0)) / HOUR
 
 
 def _level(field: Field, outlook: Outlook) -> Level:
