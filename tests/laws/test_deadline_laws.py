@@ -27,6 +27,8 @@ from support.virtual import STEP_S, make_loop, nodes
 
 RESTORE_S = 5.0
 """What `Known` says of a load from a checkpoint."""
+STALL_S = 1.0
+"""How long one save makes training wait."""
 JOIN_S = 10.0
 """From a Ready node to a worker that trains."""
 SEEN_S = 60.0
@@ -59,7 +61,8 @@ class Plight:
 
     def on_demand_s(self, steps: float) -> float:
         """How long the largest fleet on demand takes for so many steps."""
-        return steps * STEP_S / min(self.on_demand, self.job.max_replicas)
+        alone_s = steps * STEP_S * (1 + STALL_S / self.save_s)
+        return alone_s / min(self.on_demand, self.job.max_replicas)
 
     @property
     def needed_s(self) -> float:
@@ -124,7 +127,7 @@ def live_through(plight: Plight) -> tuple[Run, list[float]]:
             idle_s=60.0,
             restore_s=RESTORE_S,
             reform_s=1.0,
-            stall_s=1.0,
+            stall_s=STALL_S,
             node_s=plight.start_s * plight.times - JOIN_S,
             warned_share=1.0 if plight.warned else 0.0,
         ),

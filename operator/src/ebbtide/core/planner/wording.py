@@ -43,7 +43,7 @@ def give_reason(field: Field, chosen: Scored, others: tuple[Scored, ...], *, kep
         f"{verb} {describe_fleet(outlook.fleet)}: {cents(outlook.usd)} USD more"
         f" in {describe_hours(outlook.hours)}"
     )
-    text += _aim(field, chosen) + _tell_rare(field, outlook.fleet)
+    text += _aim(field, chosen, kept=kept) + _tell_rare(field, outlook.fleet)
     if kept:
         return f"{text}; {kept}"
     if others:
@@ -93,7 +93,7 @@ def _tell_rare(field: Field, fleet: Fleet) -> str:
     return f", where {' and '.join(rare)}" if rare else ""
 
 
-def _aim(field: Field, chosen: Scored) -> str:
+def _aim(field: Field, chosen: Scored, *, kept: str) -> str:
     parts = []
     if field.hours is not None:
         chance = chosen.outlook.probability(field.hours)
@@ -102,7 +102,7 @@ def _aim(field: Field, chosen: Scored) -> str:
         parts.append(f"the deadline in {until} is met with {chance:.0%}{guess}")
     if field.budget is not None:
         parts.append(f"the budget leaves {cents(field.budget)} USD")
-    if chosen.level is Level.LIKELY:
+    if chosen.level is Level.LIKELY and not kept:
         parts.append("and no fleet makes that safer")
     return f", {', '.join(parts)}" if parts else ""
 
