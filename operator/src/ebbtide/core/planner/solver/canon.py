@@ -62,13 +62,13 @@ def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
     table = np.empty((4, len(offered)))
     for row, name in zip(table, ("usd_per_hour", "rate", "is_on_demand", "most"), strict=True):
         row[:] = list(map(attrgetter(name), offered))
-    keys = (-table[3], table[2], table[1], table[0])
-    order = np.lexsort(keys)
-    ordered = table[:, order]
-    if (ordered[:, 1:] == ordered[:, :-1]).all(axis=0).any():  # then names decide
-        names = np.array([pool.name for pool in offered])
-        order = np.lexsort((names.argsort().argsort(), *keys))
+    order = np.lexsort((-table[3], table[2], table[1], table[0]))
     table = table[:, order]
+    places = order.tolist()
+    is_tied = (table[:, 1:] == table[:, :-1]).all(axis=0)
+    for first, last in np.diff(is_tied, prepend=False, append=False).nonzero()[0].reshape(-1, 2):
+        run = slice(first, last + 1)  # alike in all but the name
+        places[run] = sorted(places[run], key=lambda place: offered[place].name)
     starts = np.ones(len(order), dtype=bool)
     starts[1:] = (table[:3, 1:] != table[:3, :-1]).any(axis=0)
     firsts = starts.nonzero()[0]
@@ -77,7 +77,7 @@ def canonise(pools: tuple[PoolOffer, ...]) -> Kinds:
         table[1, firsts],
         np.add.reduceat(table[3], firsts),
         table[2, firsts] > 0,
-        tuple([offered[place] for place in order.tolist()]),
+        tuple([offered[place] for place in places]),
         starts.cumsum() - 1,
     )
 
