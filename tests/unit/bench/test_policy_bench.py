@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebbtide.core.simulator.fleet import OURS
+from ebbtide.core.simulator.fleet import NAMES, OURS
 from policy.cases import Case, all_cases, jobs_of, num_fit_rows, read
 from policy.judging import Took, rows
 from policy.playing import Found, play
@@ -38,7 +38,7 @@ def test_a_case_is_played_by_all_policies_without_a_miss(zones: tuple[int, ...])
 
     _, found = play(case)
 
-    assert set(found) == {"greedy", "uniform-progress", "time-sliced", "on-demand", OURS}
+    assert set(found) == {*NAMES}
     assert all(len(policy.points) == 1 for policy in found.values())
     assert all(min(policy.ratios) >= 1 - 1e-9 for policy in found.values())
     assert [found[name].misses for name in (OURS, "greedy", "uniform-progress")] == [0, 0, 0]
