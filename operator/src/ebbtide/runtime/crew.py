@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from ebbtide.runtime import reaping
+from ebbtide.runtime.collective import Group
 from ebbtide.runtime.membership import Membership
 from ebbtide.runtime.reporting import say
 from ebbtide.wire import names
@@ -34,9 +35,11 @@ _LOOK_SECONDS: Final = 0.1
 class Crew:
     """The forks of the process that was started by hand, as that one sees them."""
 
-    def __init__(self, forks: Mapping[int, int], membership: Membership) -> None:
+    def __init__(self, forks: Mapping[int, int], membership: Membership, group: Group) -> None:
         """Prepare to watch `forks`, the number of each by its process id."""
         self._membership = membership
+        self._group = group
+        self._owner = os.getpid()
         self._running = dict(forks)
         self._changed = threading.Condition()
         self._left_at: float | None = None  # when the first one ended well, before the work did
@@ -50,6 +53,8 @@ class Crew:
 
     def end(self) -> None:
         """At the end of the first process: wait for the others, or end them; never for ever."""
+        if os.getpid() != self._owner:
+            return  # a fork of the script's own comes to its end
         limit = time.monotonic() + (0.0 if hasattr(sys, "last_value") else EARLY_SECONDS)
         try:
             while self._is_any_running() and not self._is_over(limit):
@@ -76,7 +81,9 @@ class Crew:
             if not hasattr(sys, "last_value"):
                 self.code = EXIT_EARLY
             say("process 0 of this local job ended before the work was done: ending the others")
-        self._membership.close()  # or they would wait for this one, in the middle of a step
+        # Or they would wait for this one, in the middle of a step.
+        self._group.close()
+        self._membership.left(step=self._membership.look().step)
         self._send_away()
         until = time.monotonic() + LEAVE_SECONDS + _MARGIN_SECONDS
         while self._is_any_running() and time.monotonic() < until:

@@ -123,7 +123,7 @@ def join_locally(
     shelf = Shelf(place.checkpoint_path, owner=place.worker)
     links = _link(place, token=read_token(place.token_file), shelf=shelf)
     if forks:
-        crew = Crew(forks, links.membership)
+        crew = Crew(forks, links.membership, links.group)
         atexit.register(crew.end)  # before what `local` registered, as these go backwards
         crew.start()
     return _begin(links)

@@ -67,7 +67,7 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> tuple[Plac
             break
         pids[pid] = number
     if index == 0:
-        atexit.register(_clear_up, keeper)
+        atexit.register(_clear_up, keeper, owner=os.getpid())
     place = Place(
         job=JOB,
         worker=names.pod_name(job="try", role=names.ROLE_WORKER, index=index, attempt=1),
@@ -156,8 +156,10 @@ def _coordinator_environment(address: str, *, token: Path, work: WorkSpec) -> di
     }
 
 
-def _clear_up(keeper: int) -> None:
+def _clear_up(keeper: int, *, owner: int) -> None:
     """At the end of the script that was started by hand, once the others have ended."""
+    if os.getpid() != owner:
+        return  # a fork of the script's own comes to its end
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(keeper, signal.SIGTERM)
         os.waitpid(keeper, 0)
