@@ -40,7 +40,8 @@ def test_a_case_is_played_by_all_policies_without_a_miss(zones: tuple[int, ...])
 
     assert set(found) == {*NAMES}
     assert all(len(policy.points) == 1 for policy in found.values())
-    assert all(min(policy.ratios) >= 1 - 1e-9 for policy in found.values())
+    # Who misses the deadline may pay less than the best that meets it.
+    assert all(min(policy.ratios) >= 1 - 1e-9 for policy in found.values() if not policy.misses)
     assert [found[name].misses for name in (OURS, "greedy", "uniform-progress")] == [0, 0, 0]
 
 
