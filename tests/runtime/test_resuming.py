@@ -81,6 +81,38 @@ def test_a_damaged_newest_checkpoint_is_passed_over(make_job: MakeJob, undisturb
     assert "damaged" in "".join(worker.said() for worker in job.workers.values())
 
 
+def test_a_newcomer_throws_nobody_back_to_a_checkpoint_that_could_not_be_read(
+    make_job: MakeJob,
+) -> None:
+    job = make_job(*PAUSE, steps=100_000, checkpoint_interval=0.1, checkpoint_retain=1000)
+    job.start(workers=2)
+    job.await_step(200)
+    newest = lose_all(job)
+    oldest, *later = saved_steps(job)
+    for step in later:
+        folder = job.checkpoints / f"step-{step:012d}"
+        state = bytearray((folder / "state.safetensors").read_bytes())
+        state[-1] ^= 1
+        (folder / "state.safetensors").write_bytes(state)
+        (folder / "damaged.txt").symlink_to("nowhere/damaged.txt")  # it can't be marked
+
+    job.call("configure", work=job.work_with(checkpoint_interval=1000.0))
+    for index in range(2):
+        job.start_worker(index, attempt=2)
+    resumed = job.await_report(
+        lambda report: report.resumed_generation > 0 and report.step > oldest, "a start"
+    )
+    job.call("configure", work=job.work_with(checkpoint_interval=1000.0, desired=3))
+    job.start_worker(2, attempt=2)
+    grown = job.await_report(
+        lambda report: report.training and report.generation > resumed.generation, "the newcomer"
+    )
+
+    assert resumed.resumed_step == oldest
+    assert resumed.step <= grown.step < newest
+    assert grown.resumed_generation == resumed.resumed_generation
+
+
 def test_another_model_ends_the_worker_with_both_sides_named(make_job: MakeJob) -> None:
     job = make_job(*PAUSE, checkpoint_interval=0.2, min_replicas=1, desired=1)
 
