@@ -25,6 +25,7 @@ from ebbtide.runtime.errors import UsageError
 from ebbtide.runtime.job import Job
 from ebbtide.runtime.profiler import orders
 from ebbtide.runtime.profiler.counting import FlopCount
+from ebbtide.runtime.profiler.meeting import reach
 from ebbtide.runtime.profiler.memory import Peak, is_out_of_memory, limit_memory
 from ebbtide.runtime.profiler.meter import Meter
 from ebbtide.runtime.profiler.split import Split
@@ -48,7 +49,8 @@ class Line:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         try:
-            self._socket.connect(path)
+            with reach(Path(path)) as address:
+                self._socket.connect(address)
         except OSError as error:
             raise UsageError(
                 f"{ENV_PROFILE} is {path!r}, where nobody listens ({error.strerror}): it is set by"

@@ -24,6 +24,7 @@ from typing import Any, Final, NoReturn, Self
 
 from ebbtide.runtime import commands, reaping
 from ebbtide.runtime.errors import UsageError
+from ebbtide.runtime.profiler.meeting import reach
 from ebbtide.runtime.profiler.orders import (
     Done,
     FromScript,
@@ -112,7 +113,8 @@ class Session:
         path.unlink(missing_ok=True)
         leash = partial(reaping.end_with, os.getpid())
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
-            listener.bind(str(path))
+            with reach(path) as address:
+                listener.bind(address)
             listener.listen(1)
             try:
                 self._process = subprocess.Popen(  # noqa: S603 -- the command that the user gave
