@@ -57,9 +57,10 @@ async def test_lost_nodes_cost_no_step_and_change_no_result(
     open_bed: OpenBed, undisturbed: Undisturbed, provider: Provider, series: Series
 ) -> None:
     bed = await open_bed(provider=provider, cold=provider is Provider.KARPENTER)
-    # A node that is cut off trains on until it is noticed: leave steps for what comes after.
+    # Losses are made good in milliseconds, and counted later; a node that is cut off trains on
+    # until it is noticed: leave steps for what comes after.
     slow = any(scenario.startswith("partition") for scenario, _ in series)
-    job = await bed.train(workers=(2, 2), pause=0.2 if slow else 0.03)
+    job = await bed.train(workers=(2, 2), pause=0.2 if slow else 0.1)
     for number, (scenario, options) in enumerate(series):
         await _revoke(bed, job, scenario, after_step=20 + 15 * number, **options)
     await job.until_over()

@@ -42,15 +42,18 @@ class Ring:
         self._free = deque(f"{network}.{host}" for host in range(FIRST_POD, LAST_POD + 1))
 
     def claim(self, wanted: str | None = None) -> str:
-        """Return the wanted address, else the one that has been free the longest."""
-        if wanted is None:
-            if not self._free:
-                message = "every pod address of the node is in use"
-                raise RuntimeError(message)
-            return self._free.popleft()
-        if wanted in self._free:
+        """
+        Return the wanted address if nobody has it, else the one that has been free the longest.
+
+        After a reboot a pod of before asks for its own; a new one may have got it first.
+        """
+        if wanted is not None and wanted in self._free:
             self._free.remove(wanted)
-        return wanted
+            return wanted
+        if not self._free:
+            message = "every pod address of the node is in use"
+            raise RuntimeError(message)
+        return self._free.popleft()
 
     def release(self, ip: str) -> None:
         """Put an address at the end of the queue."""

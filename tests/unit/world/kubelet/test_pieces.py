@@ -81,6 +81,18 @@ def test_an_address_that_a_pod_had_is_kept_for_it() -> None:
     assert [ring.claim(), ring.claim()] == ["10.77.3.2", "10.77.3.4"]
 
 
+def test_two_pods_never_have_one_address() -> None:
+    """A pod of before a reboot is seen after a new one, which got its address."""
+    ring = Ring("10.77.3.1")
+    new = ring.claim()
+
+    old = ring.claim(new)
+
+    ring.release(old)
+    assert old != new
+    assert new not in [ring.claim() for _ in range(252)]
+
+
 def test_a_node_without_a_free_address_says_so() -> None:
     ring = Ring("10.77.3.1")
     for _ in range(253):
