@@ -56,9 +56,8 @@ def read_documents(file: str) -> Documents:
     import yaml
 
     try:
-        text = read_bytes(file).decode("utf-8-sig")
-    except FileError as error:
-        raise BadInputError(error.file, (error.finding,)) from error
+        with as_bad_input():
+            text = read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInputError(file, ("this is not UTF-8 text",)) from error
     try:

@@ -101,8 +101,10 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
         return Answer(job=job, now=now, pools=(), notes=(*notes, *more), found=found)
     inputs, models = _ask(job, profile, fit, now, pasts=read_pasts(place))
     if job.plan_mode is PlanMode.MANUAL:
-        inputs, by_hand = _by_hand(inputs, job, now)
-        more += by_hand
+        inputs, found, note = _by_hand(inputs, job, now)
+        more += (note,)
+    else:
+        found = make_plan(inputs, now)
     front = None
     if wants_front:
         from ebbtide.core.planner.pareto import pareto
@@ -113,7 +115,7 @@ def _answer(given: dict[str, Any], *, wants_front: bool) -> Answer:
         now=now,
         pools=fit,
         notes=(*notes, *more, *models),
-        found=make_plan(inputs, now),
+        found=found,
         front=front,
     )
 
@@ -157,8 +159,10 @@ def _ask(
     return inputs, notes
 
 
-def _by_hand(inputs: "Inputs", job: "Job", now: "datetime") -> tuple["Inputs", tuple[str, ...]]:
-    """Ask about the user's own number of workers, which runs whether it meets the goal or not."""
+def _by_hand(
+    inputs: "Inputs", job: "Job", now: "datetime"
+) -> tuple["Inputs", "Plan | Infeasible", str]:
+    """Plan with the user's own number of workers, which runs whether it meets the goal or not."""
     from dataclasses import replace
 
     from ebbtide.core.planner.by_hand import pin
@@ -171,7 +175,8 @@ def _by_hand(inputs: "Inputs", job: "Job", now: "datetime") -> tuple["Inputs", t
     if isinstance(found, Infeasible) and (pinned.due or pinned.budget_left_usd) is not None:
         note = f"{note}; the goal is not met: {found.reason}"
         pinned = replace(pinned, due=None, budget_left_usd=None)
-    return pinned, (note,)
+        found = make_plan(pinned, now)
+    return pinned, found, note
 
 
 def _describe_extras(job: "Job") -> str:

@@ -61,7 +61,7 @@ def start(processes: int, *, work: WorkSpec, checkpoint_path: str) -> tuple[Plac
     pids: dict[int, int] = {}
     index = 0
     for number in range(1, processes):
-        pid = _fork()
+        pid = reaping.fork()
         if pid == 0:
             index, pids = number, {}
             break
@@ -101,17 +101,6 @@ def alone(checkpoint_path: str) -> Place:
     )
 
 
-def _fork() -> int:
-    """Fork a process that does not outlive this one."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        reaping.end_with(parent)
-    return pid
-
-
 def _fork_keeper(address: str, *, folder: Path, token: Path, work: WorkSpec) -> int:
     """Fork the process that starts the coordinator, and clears up once this one has gone."""
     parent = os.getpid()
@@ -130,7 +119,7 @@ def _keep(parent: int, environment: Mapping[str, str], folder: Path) -> NoReturn
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
-        coordinator = _fork()
+        coordinator = reaping.fork()
         if coordinator == 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             words = [sys.executable, "-m", "ebbtide.coordinator"]

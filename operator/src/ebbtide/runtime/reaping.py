@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,17 @@ def end_with(parent: int, *, by: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(_PARENT_DEATH, by, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), by)
+
+
+def fork() -> int:
+    """Fork as `os.fork` does; the kernel kills the child when this process ends."""
+    sys.stdout.flush()  # or both would write what waits there
+    sys.stderr.flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        end_with(parent)
+    return pid
 
 
 @dataclass(slots=True, kw_only=True)

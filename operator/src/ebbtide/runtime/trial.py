@@ -44,10 +44,8 @@ def find(train: Callable[[str], None] | None = None, *, patience: float = PATIEN
     """
     with tempfile.TemporaryDirectory(prefix="ebbtide-trial-") as folder:
         read, write = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
+        pid = reaping.fork()
         if pid == 0:
-            reaping.end_with(parent)
             os.close(read)
             _be_child(train or train_alone, folder=folder, answer=write)
         os.close(write)

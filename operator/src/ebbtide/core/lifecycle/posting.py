@@ -43,18 +43,20 @@ def look_for_rooms(crew: Crew, attempts: Mapping[str, Attempts]) -> dict[str, Ro
         if crew.risk(pod):
             continue
         room = rooms.get(pod.pool, Room())
-        since = pod.unschedulable_since
-        if pod.node:
-            room = replace(room, held=room.held + 1)
-        else:
-            room = replace(room, coming=room.coming + 1)
-        if not pod.node and since is not None:
-            first = min(since, room.waiting_since or since)
-            room = replace(room, waiting_since=first)
-            if first + crew.settings.capacity_wait <= crew.now:
-                room = replace(room, dry_since=first)
-        rooms[pod.pool] = room
+        rooms[pod.pool] = _count_in(pod, room, crew)
     return rooms
+
+
+def _count_in(pod: Pod, room: Room, crew: Crew) -> Room:
+    """Count one more pod."""
+    if pod.node:
+        return replace(room, held=room.held + 1)
+    room, since = replace(room, coming=room.coming + 1), pod.unschedulable_since
+    if since is None:
+        return room
+    first = min(since, room.waiting_since or since)
+    is_dry = first + crew.settings.capacity_wait <= crew.now
+    return replace(room, waiting_since=first, dry_since=first if is_dry else room.dry_since)
 
 
 def post(crew: Crew, attempts: Mapping[str, Attempts], posting: Posting) -> Staffing:

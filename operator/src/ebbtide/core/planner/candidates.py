@@ -96,7 +96,7 @@ def _propose(field: Field) -> Iterator[Scored]:
     start no later.
     """
     for group in list_groups(field, is_late=True):
-        menu = _menu(field, group.offers)
+        menu = Menu.of(field, group.offers)
         found = list(_look(field, menu, group.wishes(field), label=""))
         yield from found
         if all(one.level is not Level.SURE for one in found):
@@ -116,14 +116,14 @@ def _propose_unsure(field: Field) -> Iterator[Scored]:
     """Look at what comes near the goal in the bad case, and at what meets it as expected."""
     for group in list_groups(field, is_late=True):
         wishes = (*_nearest(field, group), Fastest(), Cheapest(0.0, group.start_h / field.work))
-        yield from _look(field, _menu(field, group.offers), wishes, label="")
+        yield from _look(field, Menu.of(field, group.offers), wishes, label="")
     yield from _propose_expected(field)
 
 
 def _propose_expected(field: Field) -> Iterator[Scored]:
     for group in list_groups(field, is_late=False):
         wishes = (*_nearest(field, group), *group.wishes(field))
-        yield from _look(field, _menu(field, group.offers), wishes, label="")
+        yield from _look(field, Menu.of(field, group.offers), wishes, label="")
 
 
 def _nearest(field: Field, group: Group) -> tuple[Wish, ...]:
@@ -139,12 +139,13 @@ def _usd_per_sample(field: Field) -> float | None:
 
 def list_groups(field: Field, *, is_late: bool) -> Iterator[Group]:
     """Return pools by when they start, and as they are in the bad case or as expected."""
-    for start_s in _starts(field.offers):
-        offers = tuple(offer for offer in field.offers if offer.start_late_s <= start_s)
-        if not is_late:
-            start_s = max(offer.start_s for offer in offers)  # noqa: PLW2901 -- the same, expected
-            offers = tuple(replace(offer, late_rate=offer.rate) for offer in offers)
-        yield Group(offers, start_s / HOUR)
+    for late_s in _starts(field.offers):
+        offers = tuple(offer for offer in field.offers if offer.start_late_s <= late_s)
+        if is_late:
+            yield Group(offers, late_s / HOUR)
+        else:
+            expected = tuple(replace(offer, late_rate=offer.rate) for offer in offers)
+            yield Group(expected, max(offer.start_s for offer in offers) / HOUR)
 
 
 def _glance(field: Field, menu: Menu, *, label: str) -> Iterator[Scored]:
@@ -205,10 +206,6 @@ def _look(field: Field, menu: Menu, wishes: Iterable[Wish], *, label: str) -> It
         fleet = menu.choose(wish)
         if fleet is not None:
             yield score(field, look_ahead(field, fleet), label=label)
-
-
-def _menu(field: Field, offers: tuple[Offer, ...]) -> Menu:
-    return Menu(inputs=field.inputs, offers=offers, sizes=field.inputs.sizes, fronts=field.fronts)
 
 
 def _has_many_starts(field: Field) -> bool:

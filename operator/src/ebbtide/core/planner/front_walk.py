@@ -110,8 +110,10 @@ def _search(fleet: Fleet, wish: Wish) -> Answer | None:
 def _reach(wish: Wish, one: Answer, end: float, top: Answer) -> float | None:
     """Return a bound of what fleets from one on, slower than `end`, are worth; None: no use."""
     found = worth_of(wish, one.cost, end, slack=SLACK)
-    if found is None or not isinstance(wish, Cheapest):
-        return None if found is None else found[0]
+    if found is None:
+        return None
+    if not isinstance(wish, Cheapest):
+        return found[0]
     # none costs less for the work, starts aside, than the best of all
     return max(found[0], top.cost_over_rate + wish.idle * one.cost)
 

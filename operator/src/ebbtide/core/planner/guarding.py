@@ -40,11 +40,10 @@ def find_guard(inputs: Inputs, now: datetime, *, tick: timedelta) -> Guard | Non
     slack_s = (inputs.due - now).total_seconds() - work_h * HOUR
     if slack_s < 0:
         return None
-    overheads = inputs.overheads
     return Guard(
         slack_s=slack_s,
         samples_per_hour=rate,
-        changeover_s=overheads.start_s + overheads.restore_s,
+        changeover_s=inputs.overheads.changeover_s,
         tick_s=tick.total_seconds(),
     )
 

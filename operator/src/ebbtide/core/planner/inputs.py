@@ -41,6 +41,11 @@ class Overheads:
     restore_s: float  # load after a total loss
     reform_s: float  # members of a new generation find together: one rescale
 
+    @property
+    def changeover_s(self) -> float:
+        """From the decision to go on elsewhere, with nothing left but a checkpoint, to progress."""
+        return self.start_s + self.restore_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:

@@ -15,7 +15,7 @@ from typing import Final
 from ebbtide.core.planner.front_walk import SLACK, find, is_one_goal, walk
 from ebbtide.core.planner.fronts import Front, Fronts, Point, list_front
 from ebbtide.core.planner.inputs import Inputs
-from ebbtide.core.planner.outlook import Fleet
+from ebbtide.core.planner.outlook import Field, Fleet
 from ebbtide.core.planner.risk import HOUR, Offer
 from ebbtide.core.planner.solver import question as asked
 from ebbtide.core.planner.solver.answer import Answer
@@ -40,6 +40,13 @@ class Menu:
     sizes: tuple[int, ...]
     fronts: Fronts = field(default_factory=dict, compare=False)
     """Those that were listed, for all menus of one question."""
+
+    @classmethod
+    def of(cls, field: Field, offers: tuple[Offer, ...]) -> "Menu":
+        """Return what these pools make of a question, in all its legal sizes."""
+        return cls(
+            inputs=field.inputs, offers=offers, sizes=field.inputs.sizes, fronts=field.fronts
+        )
 
     def choose(self, wish: Wish) -> Fleet | None:
         """Return the best fleet for a wish; None where none meets it."""

@@ -48,13 +48,7 @@ def _fleets(field: Field) -> tuple[Fleet, ...]:
     if running is not None and field.can_have(running):
         found[running] = None
     for group in list_groups(field, is_late=False):
-        menu = Menu(
-            inputs=field.inputs,
-            offers=group.offers,
-            sizes=field.inputs.sizes,
-            fronts=field.fronts,
-        )
-        found |= dict.fromkeys(menu.list_all())
+        found |= dict.fromkeys(Menu.of(field, group.offers).list_all())
     return tuple(found)
 
 

@@ -70,8 +70,7 @@ def refuse(field: Field) -> Infeasible:
     """Say that no fleet meets the goal, and which goals can be met."""
     inputs = field.inputs
     due, budget = inputs.due, inputs.budget_left_usd
-    menu = Menu(inputs=inputs, offers=field.offers, sizes=inputs.sizes, fronts=field.fronts)
-    if menu.choose(Fastest()) is None:
+    if Menu.of(field, field.offers).choose(Fastest()) is None:
         sizes = ", ".join(map(str, inputs.sizes))
         text = f"the pools make up none of the legal numbers of workers {sizes}"
         return Infeasible(reason=text + _tell_left_out(field))

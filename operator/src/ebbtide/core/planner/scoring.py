@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from ebbtide.core.planner.outlook import Field, Outlook, interval_of
+from ebbtide.core.planner.outlook import CLOSE, Field, Outlook, interval_of
 from ebbtide.core.planner.risk import HOUR
 from ebbtide.core.values.objective import Minimize
-
-CLOSE: Final = 1e-9
-"""Relative room for rounding where a limit is met."""
 
 Key: TypeAlias = tuple[int, float, float]
 

@@ -297,7 +297,7 @@ def describe_drought(
     return Drought(
         work_s=_work_s(inputs, wish, situation),
         left_s=(inputs.due - situation.now).total_seconds(),
-        changeover_s=inputs.overheads.start_s + inputs.overheads.restore_s,
+        changeover_s=inputs.overheads.changeover_s,
         spot_usd_per_hour=float(usd + inputs.fixed_usd_per_hour),
         on_demand_usd_per_hour=float(cheapest * wish.workers + inputs.fixed_usd_per_hour),
         down_s=(situation.now - since).total_seconds(),
